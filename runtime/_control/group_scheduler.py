@@ -20,7 +20,7 @@ from runtime._core.placement import NodeView, bundles_feasible, group_resources,
 from runtime._core.placement_groups import GroupEvent, GroupState
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind
-from runtime._wire.messages.control import (
+from runtime._wire.messages.groups import (
     CommitBundle,
     PrepareBundle,
     ReserveGroups,

@@ -11,7 +11,7 @@ from runtime._control.journal import Journal
 from runtime._control.waiters import Waiters
 from runtime._core.fsm import Machine
 from runtime._core.placement_groups import TRANSITIONS, GroupEvent, GroupState
-from runtime._wire.messages.control import CreatePlacementGroup, PlacementGroupInfo
+from runtime._wire.messages.groups import CreatePlacementGroup, PlacementGroupInfo
 
 TABLE = "placement_groups"
 MAX_REMOVED = 1000

@@ -16,13 +16,12 @@ from runtime._core.labels import check_conditions
 from runtime._core.placement_groups import GroupEvent
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Ok
-from runtime._wire.messages.control import (
+from runtime._wire.messages.control import PendingGroup, RegisterNode
+from runtime._wire.messages.groups import (
     CreatePlacementGroup,
     ListPlacementGroups,
-    PendingGroup,
     PlacementGroupInfo,
     PlacementGroups,
-    RegisterNode,
     RemovePlacementGroup,
     WatchPlacementGroup,
 )

@@ -11,7 +11,7 @@ from runtime._core.resources import describe
 from runtime._core.workers import Worker
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import ErrorKind, Ok
-from runtime._wire.messages.control import (
+from runtime._wire.messages.groups import (
     CommitBundle,
     GroupsReserved,
     PrepareBundle,

@@ -10,19 +10,16 @@ from runtime._wire.messages.base import ErrorKind, Message, Ok
 from runtime._wire.messages.control import (
     ActorStarted,
     ClusterView,
-    CommitBundle,
     Drain,
     JobFinished,
     LogBatch,
-    PrepareBundle,
-    ReserveGroups,
     Resume,
-    ReturnBundles,
     StartActor,
     StopActor,
     StopNode,
     WorkersDead,
 )
+from runtime._wire.messages.groups import CommitBundle, PrepareBundle, ReserveGroups, ReturnBundles
 
 from .actor_service import ActorService
 from .bundle_service import BundleService

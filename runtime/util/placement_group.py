@@ -16,7 +16,7 @@ from runtime._owner import context
 from runtime._process.core_worker import Core, current
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply
-from runtime._wire.messages.control import (
+from runtime._wire.messages.groups import (
     CreatePlacementGroup,
     ListPlacementGroups,
     PlacementGroupInfo,

@@ -29,12 +29,12 @@ from runtime._wire.messages.base import Demand, NodeInfo, ResourceRequest, Worke
 from runtime._wire.messages.control import (
     ActorSpec,
     AddJob,
-    CreatePlacementGroup,
     NodeReport,
     RegisterActor,
     RegisterNode,
     RequestResources,
 )
+from runtime._wire.messages.groups import CreatePlacementGroup
 
 NODE = to_units({"CPU": 64, "memory": 256e9, "object_store_memory": 64e9})
 AT_ONCE = 100

@@ -19,16 +19,8 @@ from runtime._core.row_filters import Filter
 from runtime._process.core_worker import current, current_or_none
 from runtime._wire.messages import codec
 from runtime._wire.messages.base import NodeInfo
-from runtime._wire.messages.control import (
-    ActorInfo,
-    GetNodes,
-    JobInfo,
-    ListActors,
-    ListEnded,
-    ListJobs,
-    ListPlacementGroups,
-    PlacementGroupInfo,
-)
+from runtime._wire.messages.control import ActorInfo, GetNodes, JobInfo, ListActors, ListEnded, ListJobs
+from runtime._wire.messages.groups import ListPlacementGroups, PlacementGroupInfo
 from runtime._wire.messages.node import ListState
 from runtime._wire.messages.worker import Push
 

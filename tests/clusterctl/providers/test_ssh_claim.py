@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from clusterctl.providers.ssh import claim as claims
-from clusterctl.providers.ssh.claim import FILE, FOLDER, Claim
+from clusterctl.providers.ssh.claim import FILE, FOLDER, Claim, _count
 from tests.shells import SHELLS
 
 KEY = "ssh-ed25519 AAAAC3 clusterctl:me:name"
@@ -158,3 +158,7 @@ def test_a_python_below_the_home_folder_starts_what_ends_processes(run: Run, tmp
     run((command, {**env, "HOME": str(tmp_path)}))
     assert not (tmp_path / FILE).exists()
     assert claim.environment("~/my pythons/python")["CLUSTERCTL_BASE_PYTHON"] == str(python)
+
+
+def test_processors_are_counted_as_the_kernel_lists_them() -> None:
+    assert [_count(text) for text in ("0", "0-3", "0-3,8", "1,3-4")] == [1, 4, 5, 3]

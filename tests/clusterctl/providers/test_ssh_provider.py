@@ -6,8 +6,6 @@ import contextlib
 import shlex
 import shutil
 import subprocess
-import sys
-import sysconfig
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -27,23 +25,16 @@ from autoscaler.provider import (
     NodeType,
     NotFound,
     Offer,
-    ShellAuthFailed,
     ShellError,
-    ShellTimedOut,
     Transient,
 )
-from clusterctl.artefacts.target import Target
 from clusterctl.providers.protocol import Seat
-from clusterctl.providers.ssh import asking, hosts
+from clusterctl.providers.ssh import asking
 from clusterctl.providers.ssh import provider as module
-from clusterctl.providers.ssh.checks import Examined, problems_of
-from clusterctl.providers.ssh.claim import Claim, Facts, _count, id_on
 from clusterctl.providers.ssh.provider import SshMachines
 from clusterctl.providers.ssh.silence import Silences
-from clusterctl.shell.connections import CONNECTIONS, HostKeyChanged
+from clusterctl.shell.connections import CONNECTIONS
 from clusterctl.shell.ssh import SshShell
-from clusterctl.shell.ssh_config import SshConfig
-from clusterctl.shell.target import SshTarget
 from clusterctl.spec.load import load_text
 from tests.polling import eventually
 from tests.testbed.hosts import Host
@@ -386,10 +377,6 @@ def test_the_head_finds_itself_without_entering_itself(
     assert connections(bed.hosts[0]) == before
 
 
-def test_processors_are_counted_as_the_kernel_lists_them() -> None:
-    assert [_count(text) for text in ("0", "0-3", "0-3,8", "1,3-4")] == [1, 4, 5, 3]
-
-
 def test_when_none_answers_nothing_is_claimed_of_them(make: Make, tmp_path: Path) -> None:
     new_key(tmp_path / "other")
     stranger = make(key=tmp_path / "other")
@@ -480,130 +467,3 @@ def test_a_machine_without_the_right_python_is_refused(make: Make) -> None:
     assert len(problems) == 3
     assert "has no `python2.7` that works" in problems[0].what
     assert all(problem.fatal for problem in problems)
-
-
-LOOPBACK = Facts("h", "127.0.0.1", "/home/op", "1000", "/bin", 4.0, 1e9, None)
-FACTS = Facts("h", "10.0.0.1", "/home/op", "1000", "/bin", 4.0, 1e9, None)
-VERSION = f"{sys.version_info[0]}.{sys.version_info[1]}"
-ABI = str(sysconfig.get_config_var("SOABI"))
-LIBC = "glibc-2.36"
-
-
-@pytest.mark.parametrize(
-    ("answer", "words", "fatal"),
-    [
-        (
-            Examined(FACTS, "3.9", "cpython-39-x86_64-linux-gnu", LIBC, 2**40),
-            "has Python 3.9, on which no",
-            True,
-        ),
-        (Examined(FACTS, VERSION, "cpython-311-riscv64-linux-gnu", LIBC, 2**40), "its CPU is riscv64", True),
-        (Examined(FACTS, VERSION, ABI, "glibc-2.12", 2**40), "glibc 2.17 or newer", True),
-        (Examined(FACTS, VERSION, "pypy311-pp73-x86_64-linux-gnu", LIBC, 2**40), "PyPy", True),
-        (Examined(FACTS, VERSION, ABI, LIBC, 2**20), "1 MiB free", True),
-        (Examined(FACTS, VERSION, ABI, LIBC, 2**40, -90.0), "-90 s off", False),
-        (ShellAuthFailed("who?"), "who?", True),
-        (HostKeyChanged("changed"), "changed", True),
-        (ShellTimedOut("nothing"), "nothing", False),
-    ],
-)
-def test_what_would_fail_is_found_before(answer: Examined | Exception, words: str, fatal: bool) -> None:
-    (problem,) = problems_of({"w": answer}, "h", "python3", nobody)
-    assert words in problem.what
-    assert problem.fatal is fatal
-
-
-@pytest.mark.parametrize(
-    ("version", "machine", "words"),
-    [
-        ((3, 13), "x86_64", "w has Python 3.13, the head has 3.12"),
-        ((3, 12), "aarch64", "w has a CPU of kind aarch64, the head has x86_64"),
-        ((3, 12), "x86_64", ""),
-    ],
-)
-def test_workers_must_be_of_the_heads_kind_and_the_head_of_any(
-    version: tuple[int, int], machine: str, words: str
-) -> None:
-    def machine_of(target: Target) -> Examined:
-        return Examined(FACTS, target.version, target.abi, LIBC, 2**40)
-
-    answers = {"h": machine_of(Target((3, 12), "x86_64")), "w": machine_of(Target(version, machine))}
-    found = problems_of(answers, "h", "python3", nobody)
-    assert [problem.what for problem in found] == [words] * bool(words)
-    assert problems_of(answers, "h", "python3", nobody, any_python=True) == []
-
-
-def nobody(claim: Claim) -> bool:
-    return False
-
-
-def test_the_head_must_answer_and_be_free() -> None:
-    (problem,) = problems_of({"h": ShellTimedOut("nothing")}, "h", "python3", nobody)
-    assert problem.fatal
-    fine = Examined(FACTS, VERSION, ABI, LIBC, 2**40)
-    (problem,) = problems_of(
-        {"h": Examined(LOOPBACK, VERSION, ABI, LIBC, 2**40), "w": fine}, "h", "python3", nobody
-    )
-    assert "reached as itself" in problem.what
-    claim = Claim(
-        id=id_on("h", "x"),
-        host="h",
-        entry="h",
-        hostname="h",
-        node_type="",
-        tags={MachineTags.CLUSTER_NAME: "theirs"},
-        launched_s=0.0,
-        address="",
-        home="",
-        path="",
-        session_dir="",
-    )
-    facts = Facts("h", "10.0.0.1", "", "", "", 1.0, 1.0, claim)
-    taken = {"h": Examined(facts, VERSION, ABI, LIBC, 2**40)}
-    (problem,) = problems_of(taken, "h", "python3", nobody)
-    assert "belongs to cluster 'theirs'" in problem.what
-    assert problem.fatal
-    assert problems_of(taken, "h", "python3", lambda claim: True) == []
-
-
-def test_ports_of_the_head_must_be_free_unless_they_may_be_its_own() -> None:
-    busy = Examined(FACTS, VERSION, ABI, LIBC, 2**40, taken=(6379,))
-    (problem,) = problems_of({"h": busy}, "h", "python3", nobody)
-    assert "port 6379 of h is in use" in problem.what
-    assert problem.fatal
-
-
-BASE = SshTarget("", "known", user="me")
-
-
-@pytest.mark.parametrize(
-    ("text", "host", "port", "user", "name"),
-    [
-        ("h1", "h1", 22, "me", "h1"),
-        ("you@h1.example.com:2222", "h1.example.com", 2222, "you", "h1.example.com:2222"),
-        ("fd93::1", "fd93::1", 22, "me", "fd93::1"),
-        ("you@[fd93::1]:99", "fd93::1", 99, "you", "[fd93::1]:99"),
-    ],
-)
-def test_how_machines_are_written(text: str, host: str, port: int, user: str, name: str) -> None:
-    target = hosts.parse(text, BASE)
-    assert (target.host, target.port, target.user) == (host, port, user)
-    assert hosts.name_of(target) == name
-
-
-@pytest.mark.parametrize("text", ["", "h1:ssh", "me@", "[::1"])
-def test_what_is_no_machine(text: str) -> None:
-    with pytest.raises(ValueError, match="write HOST"):
-        hosts.parse(text, BASE)
-
-
-def test_machines_may_be_behind_several_others() -> None:
-    auth = load_text(
-        "cluster_name: c\nprovider: {type: ssh, head: h}\nauth: {ssh_proxy_jump: 'a, you@b:9'}\n"
-    ).auth
-    base = hosts.operators_base(auth, "known", SshConfig(""))
-    assert base.jump is not None
-    assert (base.jump.host, base.jump.port, base.jump.user) == ("b", 9, "you")
-    assert base.jump.jump is not None
-    assert base.jump.jump.host == "a"
-    assert hosts.parse("h", base).jump == base.jump

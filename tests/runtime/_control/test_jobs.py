@@ -8,7 +8,6 @@ import pytest
 from runtime._core.nodes import RECONNECT_GRACE_S
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import (
-    CreatePlacementGroup,
     FinishJob,
     GetJob,
     JobFinished,
@@ -17,6 +16,7 @@ from runtime._wire.messages.control import (
     LogBatch,
     RegisterActor,
 )
+from runtime._wire.messages.groups import CreatePlacementGroup
 from tests.sim.control import specs
 from tests.sim.control.cluster import rig
 from tests.sim.world import run_virtual

@@ -6,7 +6,7 @@ import pytest
 
 from runtime._core.nodes import RECONNECT_GRACE_S
 from runtime._transport.channel import CallError
-from runtime._wire.messages.control import (
+from runtime._wire.messages.groups import (
     ListPlacementGroups,
     RemovePlacementGroup,
     ReserveGroups,

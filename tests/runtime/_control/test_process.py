@@ -27,17 +27,15 @@ from runtime._wire.messages.control import (
     GetJob,
     GetNamedActor,
     GetNodes,
-    GroupsReserved,
     KvGet,
     KvPut,
     NodeReport,
     RegisterActor,
     RegisterNode,
-    ReserveGroups,
     StartActor,
     WatchActor,
-    WatchPlacementGroup,
 )
+from runtime._wire.messages.groups import GroupsReserved, ReserveGroups, WatchPlacementGroup
 from tests.sim.control import specs
 from tests.sim.control.agent import cpus
 

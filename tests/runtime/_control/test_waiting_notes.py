@@ -5,13 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from runtime._wire.messages.base import SchedulingStrategy
-from runtime._wire.messages.control import (
-    AutoscalerReport,
-    LogBatch,
-    RegisterActor,
-    RemovePlacementGroup,
-    RequestResources,
-)
+from runtime._wire.messages.control import AutoscalerReport, LogBatch, RegisterActor, RequestResources
+from runtime._wire.messages.groups import RemovePlacementGroup
 from tests.sim.control import specs
 from tests.sim.control.cluster import Rig, rig
 from tests.sim.world import run_virtual

@@ -9,9 +9,7 @@ import importlib
 import os
 import pathlib
 import re
-import subprocess
 import sys
-import textwrap
 import threading
 import time
 import types
@@ -20,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from tests.under_test import NAME, OWN, exceptions, ray, scheduling_strategies, util
+from tests.under_test import NAME, exceptions, ray, scheduling_strategies, util
 
 pytestmark = pytest.mark.usefixtures("session")
 ROOT = str(pathlib.Path(__file__).parents[3])
@@ -55,14 +53,6 @@ def takes(_value: Any) -> None:
 
 
 # ---------------------------------------------------------------- what goes wrong
-
-
-def task_options(**options: Any) -> Callable[[], Any]:
-    return lambda: ray.remote(nothing).options(**options).remote()
-
-
-def actor_options(**options: Any) -> Callable[[], Any]:
-    return lambda: ray.remote(Calls).options(**options).remote()
 
 
 def a_large_function() -> None:
@@ -228,109 +218,6 @@ class Echo:
 
 LOCK = threading.Lock()
 ERRORS: list[tuple[str, Callable[[], Any], str, str]] = [
-    ("max_retries", task_options(max_retries=-2), "ValueError", "where -1 represents infinity"),
-    ("max_restarts", actor_options(max_restarts=-2), "ValueError", "where -1 represents infinity"),
-    ("max_task_retries", actor_options(max_task_retries=-2), "ValueError", "where -1 represents infinity"),
-    ("max_pending_calls", actor_options(max_pending_calls=-2), "ValueError", "where -1 represents infinity"),
-    (
-        "max_concurrency",
-        actor_options(max_concurrency=-1),
-        "ValueError",
-        "only accepts None, 0 or a positive integer",
-    ),
-    (
-        "num_returns",
-        task_options(num_returns=-1),
-        "ValueError",
-        "'num_returns' only accepts None, a non-negative integer",
-    ),
-    (
-        "num_cpus",
-        task_options(num_cpus=-1),
-        "ValueError",
-        "The quantity of resource num_cpus cannot be negative",
-    ),
-    ("num_gpus", task_options(num_gpus=1.5), "ValueError", "resource quantities >1 must.*be whole numbers"),
-    ("CPU", task_options(resources={"CPU": 1}), "ValueError", "Use the 'num_cpus' and 'num_gpus' keyword"),
-    (
-        "retry_exceptions",
-        task_options(retry_exceptions=[1]),
-        "ValueError",
-        "must be either a boolean or a list of exceptions",
-    ),
-    (
-        "a wrong type",
-        task_options(max_retries="x"),
-        "TypeError",
-        r"must be \(<class 'int'>, <class 'NoneType'>\), but received type <class 'str'>",
-    ),
-    (
-        "accelerator_type",
-        task_options(accelerator_type=5),
-        "TypeError",
-        r"must be \(<class 'str'>, <class 'NoneType'>\), but received type <class 'int'>",
-    ),
-    (
-        "label_selector",
-        task_options(label_selector=5),
-        "TypeError",
-        r"must be \(<class 'dict'>, <class 'NoneType'>\), but received type <class 'int'>",
-    ),
-    (
-        "a label's value",
-        task_options(label_selector={"zone": "in("}),
-        "ValueError",
-        r"Invalid label selector value `in\(`",
-    ),
-    (
-        "a label's name",
-        task_options(label_selector={"a b": "c"}),
-        "ValueError",
-        "Invalid label key name `a b`",
-    ),
-    (
-        "an unknown option",
-        task_options(foo=1),
-        "ValueError",
-        "Invalid option keyword foo for remote functions. Valid ones are",
-    ),
-    (
-        "an unknown option of actors",
-        actor_options(foo=1),
-        "ValueError",
-        "Invalid option keyword foo for actors. Valid ones are",
-    ),
-    (
-        "lifetime",
-        actor_options(lifetime="x"),
-        "ValueError",
-        "actor `lifetime` argument must be one of 'detached', 'non_detached'",
-    ),
-    (
-        "get_if_exists",
-        actor_options(get_if_exists=True),
-        "ValueError",
-        "The actor name must be specified to use `get_if_exists`",
-    ),
-    ("an empty name", actor_options(name=""), "ValueError", "Actor name cannot be an empty string"),
-    (
-        "an empty namespace",
-        actor_options(namespace=""),
-        "ValueError",
-        '"" is not a valid namespace. Pass None',
-    ),
-    (
-        "scheduling_strategy",
-        task_options(scheduling_strategy="x"),
-        "ValueError",
-        "Invalid scheduling_strategy value x",
-    ),
-    (
-        "object_store_memory",
-        task_options(object_store_memory=1),
-        "ValueError",
-        "'object_store_memory' is not implemented for tasks",
-    ),
     (
         "a large function",
         a_large_function,
@@ -625,166 +512,3 @@ WARNINGS: list[tuple[str, Callable[[], Any], str]] = [
 def test_warnings(what: Callable[[], Any], words: str) -> None:
     with pytest.warns(DeprecationWarning, match=words):
         what()
-
-
-# ---------------------------------------------------------------- what programs print
-
-PROGRAMS: list[tuple[str, str, list[str]]] = [
-    ("a new cluster", "", [r"Started a local Ray instance\."]),
-    (
-        "an existing cluster",
-        """
-        import subprocess, sys
-        joins = "import ALIAS as ray; ray.init('auto')"
-        joined = subprocess.run([sys.executable, "-c", joins], stderr=subprocess.PIPE, text=True, check=True)
-        print(joined.stderr, file=sys.stderr)
-        """,
-        [r"Connecting to existing Ray cluster at address: .*\.\.\.", r"Connected to Ray cluster\."],
-    ),
-    (
-        "a large function",
-        """
-        data = bytes(11 * 2**20)
-        ray.get(ray.remote(lambda: len(data)).remote())
-        """,
-        [r"The remote function .*<lambda> is very large \(11 MiB\)\."],
-    ),
-    (
-        "a class that is no base class",
-        """
-        class Meta(type):
-            def __new__(meta, name, bases, body):
-                if any(isinstance(base, Meta) for base in bases):
-                    raise TypeError("final")
-                return super().__new__(meta, name, bases, body)
-
-        class Final(Exception, metaclass=Meta):
-            pass
-
-        @ray.remote
-        def fails():
-            raise Final
-
-        try:
-            ray.get(fails.remote())
-        except ray.exceptions.RayTaskError:
-            pass
-        """,
-        ["can't be subclassed.*raised as RayTaskError only"],
-    ),
-    (
-        "a blocking get in a coroutine",
-        """
-        import time
-
-        @ray.remote
-        def slow():
-            time.sleep(0.5)
-
-        @ray.remote
-        class Asynchronous:
-            async def waits(self):
-                return ray.get(slow.remote())
-
-        ray.get(Asynchronous.remote().waits.remote())
-        """,
-        [r"Using blocking ray\.get inside async actor\."],
-    ),
-    (
-        "a constructor that fails",
-        """
-        @ray.remote
-        class Broken:
-            def __init__(self):
-                raise ValueError
-
-            def ok(self): ...
-
-        try:
-            ray.get(Broken.remote().ok.remote())
-        except ray.exceptions.ActorDiedError:
-            pass
-        """,
-        [
-            "Exception raised in creation task: The actor died because of an error raised in its creation task, "
-        ],
-    ),
-    (
-        "a task that nothing can run",
-        """
-        import sys
-        infeasible = ray.remote(resources={"nosuch": 1})(lambda: 1).remote()
-        sys.stdin.readline()
-        """,
-        ["No available node types can fulfill resource request"],
-    ),
-    (
-        "SIGTERM handlers of the program and of an actor",
-        """
-        import os, signal, sys
-
-        @ray.remote
-        class Stopped:
-            def __init__(self):
-                signal.signal(signal.SIGTERM, lambda *_: print("the actor's handler", flush=True))
-
-            def stop(self):
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        def stop(*_):
-            print("the program's handler", flush=True)
-            sys.exit(0)
-
-        stopped = Stopped.remote()
-        ray.get([stopped.stop.remote(), stopped.stop.remote()])
-        signal.signal(signal.SIGTERM, stop)
-        os.kill(os.getpid(), signal.SIGTERM)
-        """,
-        ["the actor's handler", "the program's handler"],
-    ),
-    (
-        "an error that nobody catches",
-        """
-        @ray.remote
-        def fails():
-            raise ValueError("boom")
-
-        ray.get(fails.remote())
-        """,
-        [r"ray\.exceptions\.RayTaskError\(ValueError\): ray::fails\(\) \(pid="],
-    ),
-    (
-        "an error that is uncaught, of the engine",
-        "ray.get(ray.remote(num_cpus=99)(lambda: 1).remote(), timeout=0.1)",
-        [r"ray\.exceptions\.GetTimeoutError: Get timed out"],
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("program", "words"), [row[1:] for row in PROGRAMS], ids=[row[0] for row in PROGRAMS]
-)
-def test_output(program: str, words: list[str], tmp_path: pathlib.Path) -> None:
-    file = tmp_path / "program.py"
-    head = "import ray\nray.init(address='local', num_cpus=1)\n"
-    file.write_text(head + textwrap.dedent(program).replace("ALIAS", "runtime" if OWN else "ray"))
-    environment = {**os.environ, "PYTHONPATH": ROOT, "RAY_AUTH_MODE": "disabled"}
-    environment.pop("RAY_ADDRESS", None)
-    text = ""
-    with subprocess.Popen(
-        [sys.executable, *(["-m", "runtime.compat.ray"] if OWN else []), str(file)],
-        env=environment,
-        cwd=tmp_path,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    ) as process:
-        assert process.stdout is not None
-        for line in process.stdout:  # until it has said all, or has ended
-            text += _plain(line)
-            if all(re.search(pattern, text) for pattern in words):
-                break
-        process.communicate("\n", timeout=120)
-    for pattern in words:
-        assert re.search(pattern, text), text

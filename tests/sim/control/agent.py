@@ -27,20 +27,22 @@ from runtime._wire.messages.base import (
 from runtime._wire.messages.control import (
     ActorStarted,
     ClusterView,
-    CommitBundle,
     Drain,
-    GroupsReserved,
     NodeReport,
-    PrepareBundle,
     RegisterNode,
-    ReserveGroups,
     Resume,
-    ReturnBundles,
     StartActor,
     StopActor,
     StopNode,
-    WholeGroup,
     WorkerFailed,
+)
+from runtime._wire.messages.groups import (
+    CommitBundle,
+    GroupsReserved,
+    PrepareBundle,
+    ReserveGroups,
+    ReturnBundles,
+    WholeGroup,
 )
 from tests.sim.world import SimLink
 

@@ -17,11 +17,10 @@ from runtime._wire.messages.control import (
     ClusterState,
     GetNodes,
     JobInfo,
-    PlacementGroupInfo,
     WatchActor,
     WatchClusterState,
-    WatchPlacementGroup,
 )
+from runtime._wire.messages.groups import PlacementGroupInfo, WatchPlacementGroup
 from tests.sim.control import specs
 from tests.sim.control.agent import Agent, Behaviour, cpus
 from tests.sim.world import SimLink

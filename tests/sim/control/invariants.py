@@ -10,7 +10,8 @@ from runtime._core.actors import ActorState
 from runtime._core.placement import Fit, NodeView, choose_node, group_resources, place_bundles
 from runtime._core.placement_groups import GroupState
 from runtime._core.resources import Resources, add
-from runtime._wire.messages.control import GetNodes, ListActors, ListPlacementGroups
+from runtime._wire.messages.control import GetNodes, ListActors
+from runtime._wire.messages.groups import ListPlacementGroups
 from tests.sim.control.agent import Agent
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from runtime._core.resources import to_units
 from runtime._wire.messages.base import ResourceRequest, SchedulingStrategy, WorkerAddress
-from runtime._wire.messages.control import ActorSpec, CreatePlacementGroup
+from runtime._wire.messages.control import ActorSpec
+from runtime._wire.messages.groups import CreatePlacementGroup
 
 JOB = b"\1\0\0\0"
 DRIVER = WorkerAddress(b"driver".ljust(28, b"."), b"node-0".ljust(28, b"."), "")

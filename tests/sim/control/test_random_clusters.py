@@ -17,12 +17,8 @@ from runtime._control.supervisor import Supervisor
 from runtime._core.placement import rewrite_for_group
 from runtime._transport.channel import CallError
 from runtime._wire.messages.base import SchedulingStrategy
-from runtime._wire.messages.control import (
-    CreatePlacementGroup,
-    KillActor,
-    RegisterActor,
-    RemovePlacementGroup,
-)
+from runtime._wire.messages.control import KillActor, RegisterActor
+from runtime._wire.messages.groups import CreatePlacementGroup, RemovePlacementGroup
 from tests.sim.control import specs
 from tests.sim.control.agent import Agent, Behaviour, cpus
 from tests.sim.control.invariants import Watcher, check_nothing_starves, check_quiet
