@@ -7,11 +7,15 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
+
+import msgspec
 
 from runtime._core import ids
 from runtime._ownership.released import Released
 from runtime.object_ref import KnownObjects, ObjectRef
+
+MAX_METADATA_BYTES = 64 << 10
 
 
 class Polling(Protocol):
@@ -64,6 +68,36 @@ class Stream(Protocol):
 
     def peek(self) -> ObjectRef:
         """The next reference, which may not be ready."""
+
+
+class Described:
+    """What a generator yields in place of a value, to send metadata along. Its caller reads the metadata without the
+    value (`runtime._extension.streams.metadata_of`).
+
+    Args:
+        metadata: what MessagePack can carry: None, numbers, strings, bytes, and lists and dicts of these.
+    """
+
+    __slots__ = ("metadata", "value")
+
+    def __init__(self, value: Any, metadata: Any) -> None:
+        self.value = value
+        self.metadata = metadata
+
+    def packed(self) -> bytes:
+        """The metadata as it travels.
+
+        Raises:
+            TypeError: it holds something else.
+            ValueError: it is larger than `MAX_METADATA_BYTES`.
+        """
+        packed = msgspec.msgpack.encode(self.metadata)
+        if len(packed) > MAX_METADATA_BYTES:
+            raise ValueError(
+                f"The metadata of an item has {len(packed)} bytes; at most {MAX_METADATA_BYTES} travel with it. "
+                "Put the rest into the value."
+            )
+        return packed
 
 
 class DynamicObjectRefGenerator:

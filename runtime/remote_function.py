@@ -87,6 +87,8 @@ class RemoteFunction:
                 instance of these classes.
             _generator_backpressure_num_objects (int, default -1): values that a generator may be ahead of its reader;
                 -1: no limit. Not 0.
+            _generator_backpressure_num_bytes (int, default -1): their size, beyond which one value may go; -1: no
+                limit. Not 0.
             _num_objects_per_yield (int, default 1): objects that a generator makes of each yielded tuple; 1 or more.
 
         Raises:

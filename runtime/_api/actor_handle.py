@@ -13,7 +13,6 @@ from runtime._ownership.calls import Actor
 from runtime._process.core_worker import Core, current
 from runtime._wire.messages.base import ErrorReply
 from runtime._wire.messages.control import ActorInfo
-from runtime._wire.messages.worker import StreamOptions
 from runtime._wire.serialization import collector
 from runtime.object_ref import ObjectRef
 
@@ -73,6 +72,8 @@ class ActorMethod:
                 instance of these classes.
             _generator_backpressure_num_objects (int, default -1): values that a generator may be ahead of its reader;
                 -1: no limit. Not 0.
+            _generator_backpressure_num_bytes (int, default -1): their size, beyond which one value may go; -1: no
+                limit. Not 0.
             enable_task_events (bool, default True): without effect; calls are always listed by `util.state`.
             tensor_transport (str, default None): without effect; tensors travel through the object store.
             _labels (dict, default None): without effect.
@@ -134,7 +135,7 @@ class _BoundMethod:
 
     _VALID = frozenset(
         "num_returns name concurrency_group max_task_retries retry_exceptions enable_task_events tensor_transport "
-        "_labels _generator_backpressure_num_objects".split()
+        "_labels _generator_backpressure_num_objects _generator_backpressure_num_bytes".split()
     )
 
     def __init__(self, actor_method: ActorMethod, options: Mapping[str, Any]) -> None:
@@ -161,9 +162,7 @@ class _BoundMethod:
         _options.require_generator(
             options, defaults.is_generator, f"{actor_method._shape.class_name}.{actor_method._method_name}"
         )
-        stream, limit = defaults.stream, options.get("_generator_backpressure_num_objects")
-        if limit is not None:
-            stream = StreamOptions(limit, stream.objects_per_yield if stream is not None else 1)
+        stream = _options.changed_stream_options(defaults.stream, options)
         count = options.get("num_returns")
         if count is not None:
             _check_num_returns(count)

@@ -21,7 +21,7 @@ Retry = bool | tuple[type[BaseException], ...]
 
 _VALID = (
     "num_returns concurrency_group max_task_retries retry_exceptions _generator_backpressure_num_objects "
-    "_num_objects_per_yield enable_task_events tensor_transport"
+    "_generator_backpressure_num_bytes _num_objects_per_yield enable_task_events tensor_transport"
 ).split()
 
 
@@ -91,6 +91,8 @@ def method(*args: Any, **options: Any) -> Any:
             instance of these classes.
         _generator_backpressure_num_objects (int, default -1): values that a generator may be ahead of its reader; -1:
             no limit. Not 0.
+        _generator_backpressure_num_bytes (int, default -1): their size, beyond which one value may go; -1: no limit.
+            Not 0.
         enable_task_events (bool, default True): without effect; calls are always listed by `util.state`.
         tensor_transport (str, default None): without effect; tensors travel through the object store.
         _num_objects_per_yield (int, default 1): objects that a generator makes of each yielded tuple; 1 or more.

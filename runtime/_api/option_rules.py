@@ -20,7 +20,11 @@ _COMMON = (
     "fallback_strategy object_store_memory enable_task_events _labels _metadata placement_group "
     "placement_group_bundle_index placement_group_capture_child_tasks"
 ).split()
-_STREAM = ("_generator_backpressure_num_objects", "_num_objects_per_yield")
+_STREAM = (
+    "_generator_backpressure_num_objects",
+    "_generator_backpressure_num_bytes",
+    "_num_objects_per_yield",
+)
 TASK = frozenset([*_COMMON, *"num_returns max_retries retry_exceptions max_calls".split(), *_STREAM])
 ACTOR = frozenset(
     [
@@ -162,6 +166,7 @@ _RULES: Mapping[str, Rule] = {
     "allow_out_of_order_execution": Rule((bool,)),
     "enable_tensor_transport": Rule((bool,)),
     "_generator_backpressure_num_objects": Rule((int,), _backpressure),
+    "_generator_backpressure_num_bytes": Rule((int,), _backpressure),
     "_num_objects_per_yield": Rule((int,), _per_yield),
     "_actor_generator_backpressure_num_objects": Rule((int,), _actor_backpressure),
     **{

@@ -12,6 +12,7 @@ from runtime._wire.messages.worker import StreamOptions
 __all__ = [
     "ACTOR",
     "TASK",
+    "changed_stream_options",
     "check_name",
     "num_returns",
     "require_generator",
@@ -49,6 +50,25 @@ def stream_options(options: Mapping[str, Any]) -> StreamOptions | None:
     """How the values of a generator travel; None for the defaults."""
     limit = options.get("_generator_backpressure_num_objects")
     per_yield = options.get("_num_objects_per_yield")
-    if limit is None and per_yield is None:
+    limit_bytes = options.get("_generator_backpressure_num_bytes")
+    if limit is None and per_yield is None and limit_bytes is None:
         return None
-    return StreamOptions(-1 if limit is None else limit, per_yield or 1)
+    return StreamOptions(
+        -1 if limit is None else limit, per_yield or 1, -1 if limit_bytes is None else limit_bytes
+    )
+
+
+def changed_stream_options(
+    defaults: StreamOptions | None, options: Mapping[str, Any]
+) -> StreamOptions | None:
+    """The same for one call, whose `options` change the defaults of a method."""
+    changed = stream_options(options)
+    if changed is None or defaults is None:
+        return changed if defaults is None else defaults
+    return StreamOptions(
+        defaults.limit if options.get("_generator_backpressure_num_objects") is None else changed.limit,
+        defaults.objects_per_yield,
+        defaults.limit_bytes
+        if options.get("_generator_backpressure_num_bytes") is None
+        else changed.limit_bytes,
+    )

@@ -11,6 +11,7 @@ from runtime._core.actors import ActorState
 from runtime._extension import objects
 from runtime._extension.events import Subscription, describe
 from runtime._extension.news import ActorChanged, ItemReady, KeyChanged, News, NodeChanged, ObjectReady
+from runtime._extension.streams import metadata_of
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
 
@@ -229,7 +230,7 @@ class ClusterEngine:
             index, stream.taken = stream.taken, stream.taken + 1
             stream.wanted -= 1
             self._results[key, index] = ref
-            events.append(Item(key, index, told.size_bytes, told.node_ids))
+            events.append(Item(key, index, told.size_bytes, told.node_ids, metadata_of(ref)))
         return events
 
     def _drop_stream(self, key: Key) -> None:

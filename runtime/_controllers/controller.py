@@ -40,12 +40,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A stream has given an item that was asked for (`Take`). `ResultOf((key, index))` stands for its value."""
+    """A stream has given an item that was asked for (`Take`). `ResultOf((key, index))` stands for its value; `metadata`
+    has come along (`runtime._extension.streams`)."""
 
     key: Key
     index: int
     size_bytes: int = 0
     node_ids: tuple[str, ...] = ()
+    metadata: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import sys
+from collections import deque
 from collections.abc import Callable
 
 from runtime._owner.context import Execution
@@ -20,9 +21,24 @@ DEFAULT = StreamOptions()
 
 
 class Gate:
-    """One stream. `reserved` is the room for the next yield; `consumed` is what we know of."""
+    """One stream. `reserved` is the room for the next yield; `consumed` is what we know of. `sizes`: of the values that
+    nobody has taken yet, if there is a limit in bytes."""
 
-    __slots__ = ("asked", "connection", "consumed", "ended", "limit", "reserved", "sent", "step", "task_id")
+    __slots__ = (
+        "_dropped",
+        "asked",
+        "connection",
+        "consumed",
+        "ended",
+        "limit",
+        "limit_bytes",
+        "reserved",
+        "sent",
+        "sizes",
+        "step",
+        "task_id",
+        "unread_bytes",
+    )
 
     def __init__(self, connection: Connection, task_id: bytes, options: StreamOptions) -> None:
         self.connection = connection
@@ -34,6 +50,18 @@ class Gate:
         self.consumed = 0
         self.asked = False
         self.ended = False
+        self.limit_bytes = options.limit_bytes
+        self.sizes: deque[int] | None = deque() if options.limit_bytes > 0 else None
+        self.unread_bytes = 0
+        self._dropped = 0  # sizes of values that are consumed
+
+    @property
+    def is_full(self) -> bool:
+        """Whether its own limits allow no further yield now. The size of a yield is known only afterwards, so one may
+        exceed the limit in bytes."""
+        return self.waiting >= self.limit or (
+            self.sizes is not None and self.unread_bytes >= self.limit_bytes
+        )
 
     @property
     def waiting(self) -> int:
@@ -44,6 +72,23 @@ class Gate:
         """The room that was reserved is used."""
         self.sent += self.reserved
         self.reserved = 0
+
+    def sending(self, size_bytes: int) -> None:
+        """A value is about to leave. Only with a limit in bytes; under the lock."""
+        assert self.sizes is not None
+        self.sizes.append(size_bytes)
+        self.unread_bytes += size_bytes
+        self._drop_sizes()
+
+    def take(self, consumed: int) -> None:
+        """So many values are consumed."""
+        self.consumed = max(self.consumed, consumed)
+        self._drop_sizes()
+
+    def _drop_sizes(self) -> None:
+        while self.sizes and self._dropped < self.consumed:
+            self.unread_bytes -= self.sizes.popleft()
+            self._dropped += 1
 
 
 class Backpressure:
@@ -64,14 +109,19 @@ class Backpressure:
     def gate(self, connection: Connection, push: Push) -> Gate | None:
         """The gate of a stream that begins; None when nothing limits it."""
         options = push.stream or DEFAULT
-        if options.limit <= 0 and self.limit <= 0:
+        if options.limit <= 0 and options.limit_bytes <= 0 and self.limit <= 0:
             return None
         gate = Gate(connection, push.task_id, options)
         with self._links.lock:
             self._gates[connection, push.task_id] = gate
             if connection.closed:
-                gate.consumed = sys.maxsize
+                gate.take(sys.maxsize)
         return gate
+
+    def sending(self, gate: Gate, size_bytes: int) -> None:
+        """A value of a stream with a limit in bytes is about to leave."""
+        with self._links.lock:
+            gate.sending(size_bytes)
 
     def end(self, gate: Gate) -> None:
         """The generator is over. With a common limit, what is left of it still counts until it is consumed."""
@@ -94,18 +144,18 @@ class Backpressure:
         gate = self._gates.get((connection, message.task_id))
         if gate is not None:
             gate.asked = False
-            gate.consumed = sys.maxsize if message.consumed < 0 else max(gate.consumed, message.consumed)
+            gate.take(sys.maxsize if message.consumed < 0 else message.consumed)
             self._changed(gate)
 
     def caller_lost(self, connection: Connection) -> None:
         """Nobody will consume what went there. Under the lock."""
         for gate in [gate for gate in self._gates.values() if gate.connection is connection]:
-            gate.consumed = sys.maxsize
+            gate.take(sys.maxsize)
             self._changed(gate)
 
     def _reserve(self, gate: Gate) -> bool:
         """Takes room for one yield; if there is none, asks those who can make some. Under the lock."""
-        if gate.waiting >= gate.limit:
+        if gate.is_full:
             fills = [gate]
         elif 0 < self.limit <= sum(other.waiting for other in self._gates.values()):
             fills = [other for other in self._gates.values() if other.waiting]

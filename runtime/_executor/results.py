@@ -20,8 +20,9 @@ from runtime._ownership.records import Entry
 from runtime._transport.connection import Connection
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Push, StreamItem, Value
+from runtime.object_ref_generator import Described
 
-from .backpressure import DEFAULT, Backpressure
+from .backpressure import DEFAULT, Backpressure, Gate
 from .owner_side import OwnerSide
 
 FLUSH_EVERY_S = 0.0005
@@ -97,7 +98,7 @@ class Results:
                 f'num_returns="{kind}": {name} must return a generator, and it returned {type(result).__name__}.'
             )
         gate = self.backpressure.gate(connection, push)
-        sender = ItemSender(self._owner, self, connection, push)
+        sender = ItemSender(self._owner, self, connection, push, gate)
         send = sender.send_one if sender.per_yield == 1 else sender.send_all
         try:
             if gate is not None:
@@ -124,7 +125,7 @@ class Results:
     ) -> None:
         """The same on an event loop; `sent` sees to it that what was sent leaves."""
         gate = self.backpressure.gate(connection, push)
-        sender = ItemSender(self._owner, self, connection, push)
+        sender = ItemSender(self._owner, self, connection, push, gate)
         send = sender.send_one if sender.per_yield == 1 else sender.send_all
         try:
             if gate is not None:
@@ -180,16 +181,22 @@ class ItemSender:
     __slots__ = (
         "_again",
         "_connection",
+        "_gate",
         "_hold",
         "_keeper",
         "_owner",
         "_pack",
         "_push",
+        "_results",
         "count",
         "per_yield",
     )
 
-    def __init__(self, owner: OwnerSide, results: Results, connection: Connection, push: Push) -> None:
+    def __init__(
+        self, owner: OwnerSide, results: Results, connection: Connection, push: Push, gate: Gate | None
+    ) -> None:
+        self._gate = gate if gate is not None and gate.sizes is not None else None
+        self._results = results
         self._pack = owner.pack
         self._hold = results.hold
         self._connection = connection
@@ -210,6 +217,9 @@ class ItemSender:
                 f"A generator yielded more than {ids.MAX_STREAM_ITEMS} values, which is all that one call can. Let it "
                 "end earlier, and call it again for the next values."
             )
+        metadata = b""
+        if item.__class__ is Described:
+            metadata, item = item.packed(), item.value
         value = plain_value(item)
         if value is None:
             serialized = serialization.serialize(item)
@@ -222,7 +232,9 @@ class ItemSender:
             )
             if serialized.references:
                 self._hold(connection, push, serialized.references)
-        connection.send(StreamItem(push.task_id, index, value))
+        if self._gate is not None:
+            self._results.backpressure.sending(self._gate, value.size_bytes or value.inline_bytes)
+        connection.send(StreamItem(push.task_id, index, value, metadata))
         self.count = index + 1
 
     def send_all(self, items: Any) -> None:

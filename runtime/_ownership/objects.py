@@ -34,6 +34,8 @@ class ObjectTable:
         """How many objects got a value or an error so far."""
         self.elsewhere = 0
         """How many of them got a value that lies in the store of another node."""
+        self.metadata: dict[bytes, bytes] = {}
+        """What came with items of streams, by object, while there are references. See `StreamItem.metadata`."""
         self.failure: Value | None = None
         """What objects get that nobody will make any more, once that is so for all of them."""
         self.enter: Callable[[bytes, WorkerAddress], Entry]
@@ -76,6 +78,16 @@ class ObjectTable:
     def has_borrowers(self) -> bool:
         """Whether others hold references to what this process owns."""
         return any(entry.owner is None and entry.borrowers for entry in self._entries.values())
+
+    def describe(self, entry: Entry, metadata: bytes) -> None:
+        """Keeps what came with an item."""
+        known, object_id = self.metadata, entry.object_id
+        known[object_id] = metadata
+
+        def forget() -> None:
+            known.pop(object_id, None)
+
+        entry.on_free = forget
 
     # ------------------------------------------------------------ letting go
 

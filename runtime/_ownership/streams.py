@@ -139,6 +139,8 @@ class Stream:
         entry, ref = self._next_item()
         if value.nested:
             self._take_nested(entry, value)
+        if message.metadata:
+            self._objects.describe(entry, message.metadata)
         if value.kind == STORED:
             task.stores(entry)
         if self.reader is not _X:

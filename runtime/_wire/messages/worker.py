@@ -89,10 +89,12 @@ class InlineArguments(Message, frozen=True, array_like=True):
 
 class StreamOptions(Message, frozen=True, array_like=True):
     """How a generator's values travel. `limit`: the number of unread values at which it pauses (-1: never);
-    `objects_per_yield`: the number of objects in each yielded tuple or list."""
+    `objects_per_yield`: the number of objects in each yielded tuple or list; `limit_bytes`: the size of the unread
+    values at which it pauses (-1: never)."""
 
     limit: int = -1
     objects_per_yield: int = 1
+    limit_bytes: int = -1
 
 
 class Push(Message, frozen=True, array_like=True, tag=410):
@@ -192,11 +194,13 @@ class ExitActor(Message, frozen=True, array_like=True, tag=416):
 
 
 class StreamItem(Message, frozen=True, array_like=True, tag=417):
-    """Worker -> caller: the next value of a streaming generator; `Done` ends the stream."""
+    """Worker -> caller: the next value of a streaming generator; `Done` ends the stream. `metadata` (MessagePack, b""
+    for none) is for who decides what to do with the value without reading it."""
 
     task_id: bytes
     index: int
     value: Value
+    metadata: bytes = b""
 
 
 class StreamPaused(Message, frozen=True, array_like=True, tag=418):

@@ -91,6 +91,70 @@ def test_it_waits_when_the_limit_is_reached(links: Links, pressure: Backpressure
     assert stream.waiting == 2
 
 
+def sized(pressure: Backpressure, caller: Connection, limit_bytes: int, limit: int = -1) -> Gate:
+    push = Push(b"s", b"", "", None, [], -1, stream=StreamOptions(limit, 1, limit_bytes))
+    made = pressure.gate(caller, push)  # type: ignore[arg-type]
+    assert made is not None
+    return made
+
+
+def yields(pressure: Backpressure, stream: Gate, size_bytes: int) -> None:
+    pressure.wait(stream, execution())
+    pressure.sending(stream, size_bytes)
+    stream.yielded()
+
+
+def test_a_limit_in_bytes(links: Links, pressure: Backpressure, caller: Connection) -> None:
+    stream = sized(pressure, caller, 100)
+    for size in (60, 60):  # one value may exceed it
+        yields(pressure, stream, size)
+    links.during_wait = [lambda: consumed(pressure, 1)]
+    yields(pressure, stream, 200)
+    assert caller.sent == [StreamPaused(b"s", 0)]
+    assert stream.unread_bytes == 260
+    links.during_wait = [lambda: consumed(pressure, 2), lambda: consumed(pressure, 3)]
+    yields(pressure, stream, 1)
+    assert caller.sent[1:] == [StreamPaused(b"s", 1), StreamPaused(b"s", 2)]
+    assert stream.unread_bytes == 1
+
+
+def test_both_limits_hold(links: Links, pressure: Backpressure, caller: Connection) -> None:
+    stream = sized(pressure, caller, 1000, limit=2)
+    for _ in range(2):
+        yields(pressure, stream, 1)
+    links.during_wait = [lambda: consumed(pressure, 1)]
+    yields(pressure, stream, 1)
+    assert caller.sent == [StreamPaused(b"s", 0)]
+
+
+def test_a_value_that_is_taken_before_its_yield_is_over_counts_no_more(
+    pressure: Backpressure, caller: Connection
+) -> None:
+    stream = sized(pressure, caller, 10)
+    pressure.wait(stream, execution())
+    pressure.sending(stream, 50)
+    consumed(pressure, 1)
+    stream.yielded()
+    assert stream.unread_bytes == 0
+    yields(pressure, stream, 50)
+    assert caller.sent == []
+
+
+@pytest.mark.parametrize("loses", ["caller", "interest"])
+def test_bytes_that_nobody_wants_do_not_count(
+    links: Links, pressure: Backpressure, caller: Connection, loses: str
+) -> None:
+    stream = sized(pressure, caller, 10)
+    yields(pressure, stream, 50)
+    if loses == "caller":
+        pressure.caller_lost(caller)  # type: ignore[arg-type]
+    else:
+        consumed(pressure, -1)
+    for _ in range(5):
+        yields(pressure, stream, 50)
+    assert stream.unread_bytes == 0
+
+
 def test_several_objects_per_yield_count_one_by_one(
     links: Links, pressure: Backpressure, caller: Connection
 ) -> None:

@@ -92,7 +92,7 @@ def test_a_generator_that_yields_too_much_is_told_so(
 ) -> None:
     monkeypatch.setattr(ids, "MAX_STREAM_ITEMS", 2)
     caller = Caller()
-    sender = ItemSender(owner, results, caller, push())  # type: ignore[arg-type]
+    sender = ItemSender(owner, results, caller, push(), None)  # type: ignore[arg-type]
     sender.send_one(1)
     sender.send_one(2)
     with pytest.raises(ValueError, match="yielded more than 2 values"):

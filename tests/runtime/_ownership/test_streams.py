@@ -498,3 +498,19 @@ def test_a_task_that_runs_once_more_does_not_wait(caller: Caller, stream: Stream
     stream.begin_again()
     caller.pause(0)
     assert list(caller.worker.sent) == [StreamConsumed(TASK, -1)]
+
+
+def test_metadata_comes_before_the_value_and_goes_with_the_item(caller: Caller, stream: Stream) -> None:
+    known = caller.objects.metadata
+    seen: list[dict[bytes, bytes]] = []
+    upcoming = stream.peek()
+    caller.objects.call_when_ready(upcoming.entry, lambda: seen.append(dict(known)))
+    stream.item(caller.worker, StreamItem(TASK, 0, NONE, b"rows"), caller.task)
+    object_id = ids.object_id(TASK, 2)
+    assert seen == [{object_id: b"rows"}]
+    caller.item(1)
+    assert known == {object_id: b"rows"}
+    ref = take(stream)
+    del upcoming
+    caller.objects.release(ref.entry)
+    assert not known
