@@ -410,15 +410,6 @@ class Shell(Protocol):
         """
         ...
 
-    def put(self, local: str, remote: str) -> None:
-        """Copies a file, or a folder with what is in it, to the machine. Parents are created; modes are
-        kept."""
-        ...
-
-    def get(self, remote: str, local: str) -> None:
-        """Copies a file, or a folder with what is in it, from the machine."""
-        ...
-
     def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
         """Connects the caller's terminal with `command` (None: a log-in shell); returns its exit status.
         `env` as for `run`."""

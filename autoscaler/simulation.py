@@ -313,12 +313,11 @@ class SimulatedProvider:
 
 
 class SimulatedShell:
-    """A machine that accepts every command, and keeps the files it is given by name."""
+    """A machine that accepts every command."""
 
     def __init__(self, provider: SimulatedProvider, machine_id: str) -> None:
         self._provider = provider
         self._machine_id = machine_id
-        self._files: dict[str, bytes] = {}
 
     def run(
         self,
@@ -349,16 +348,6 @@ class SimulatedShell:
         os.write(streams.stdout, result.output.encode())
         return result.exit_status
 
-    def put(self, local: str, remote: str) -> None:
-        self._must_exist()
-        with open(local, "rb") as file:
-            self._files[remote] = file.read()
-
-    def get(self, remote: str, local: str) -> None:
-        self._must_exist()
-        with open(local, "wb") as file:
-            file.write(self._files[remote])
-
     def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
         self._must_exist()
         return 0
@@ -371,7 +360,7 @@ class SimulatedShell:
         yield port
 
     def close(self) -> None:
-        self._files.clear()
+        pass  # nothing is kept open
 
     def _must_exist(self) -> None:
         if not self._provider.exists(self._machine_id):

@@ -8,16 +8,66 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import IO, Any, Self
 
 from clusterctl import settings
-from clusterctl.launcher.board import Board, NodeRow
+from clusterctl.launcher.wait import JOINED, NodeRow
 from clusterctl.output import duration, table, tell
 
 _REDRAW_S = 0.5
 _ROOM = 6
 """Lines of the terminal that the table leaves to what was there before."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    row: NodeRow
+    since_s: float
+    spent_s: dict[str, float]
+
+
+class Board:
+    """All nodes that were seen, and since when each does what it does. Pure."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+
+    def update(self, rows: Iterable[NodeRow], now_s: float) -> list[NodeRow]:
+        """Takes in where these nodes stand; returns those that stand elsewhere than before. Others stay as they
+        were."""
+        changed = []
+        for row in rows:
+            entry = self._entries.get(row.name)
+            if entry is None:
+                self._entries[row.name] = _Entry(row, now_s, {})
+                changed.append(row)
+            elif entry.row.doing != row.doing:
+                _count(entry, now_s)
+                entry.row, entry.since_s = row, now_s
+                changed.append(row)
+        return changed
+
+    def rows(self, now_s: float) -> list[tuple[NodeRow, float]]:
+        """Every node, and for how long it has done what it does; those that have not joined first."""
+        found = [(entry.row, now_s - entry.since_s) for entry in self._entries.values()]
+        return sorted(found, key=lambda item: item[0].doing == JOINED)
+
+    def spent(self, now_s: float) -> dict[str, dict[str, float]]:
+        """Node -> what it did -> for how long; without what it does now that it has joined."""
+        out = {}
+        for name, entry in self._entries.items():
+            spent = dict(entry.spent_s)
+            if entry.row.doing != JOINED:
+                spent[entry.row.doing] = spent.get(entry.row.doing, 0.0) + now_s - entry.since_s
+            out[name] = spent
+        return out
+
+
+def _count(entry: _Entry, now_s: float) -> None:
+    doing = entry.row.doing
+    entry.spent_s[doing] = entry.spent_s.get(doing, 0.0) + now_s - entry.since_s
 
 
 class Progress:

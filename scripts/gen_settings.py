@@ -46,7 +46,7 @@ EXCEPTIONS = {
     "clusterctl/home.py::Home.find": "HOME, beside the setting for the state folder",
     "clusterctl/jobs/placed.py::Entrypoint.run": "the environment of a job's command",
     "clusterctl/jobs/placed.py::main": "takes a message of the head out of the environment of the job",
-    "clusterctl/launcher/lease_guard.py::_run": "PATH, in a program without our packages",
+    "clusterctl/head/lease_guard.py::_run": "PATH, in a program without our packages",
     "clusterctl/providers/local/machine.py::LocalMachine.environment": "the environment of a machine's processes",
     "clusterctl/providers/ssh/claim.py::look_here": "the environment of a shell",
     "clusterctl/providers/ssh/own_end.py::give_back_own": "the environment of a shell",

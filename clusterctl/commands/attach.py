@@ -32,8 +32,8 @@ def attach(
       clusterctl attach --tmux --port-forward 8888
     """
     from clusterctl.errors import UsageProblem
-    from clusterctl.shell.multiplexers import Multiplexer, join
 
+    from .multiplexers import Multiplexer, join
     from .ports import forwarding
     from .session import open_session, started
 

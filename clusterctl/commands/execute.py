@@ -132,7 +132,8 @@ def _begin(session: Session, node: str | None, text: str, program: str) -> int:
     import secrets
 
     from clusterctl.errors import process_status
-    from clusterctl.shell.multiplexers import Multiplexer, begin
+
+    from .multiplexers import Multiplexer, begin
 
     name = f"exec-{secrets.token_hex(2)}"
     machine = session.find(node)

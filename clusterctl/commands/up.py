@@ -103,6 +103,7 @@ def bring_up(
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.home import Home
     from clusterctl.launcher import preflight
+    from clusterctl.launcher.cluster import Cluster
     from clusterctl.launcher.plan import Restart
     from clusterctl.launcher.up import Up
     from clusterctl.progress import Progress
@@ -120,7 +121,7 @@ def bring_up(
     with home.locked(loaded.cluster_name, "up"):
         progress = Progress(on_event=output.as_json_line if json else None)
         is_renamed = loaded.cluster_name != read.cluster_name
-        run = Up(home, loaded, spec, progress, timeout, is_renamed, dry_run)
+        run = Up(Cluster(home, loaded, spec, progress, timeout, is_renamed), dry_run)
         if dry_run:
             _rehearse(run, restart, json)
             return

@@ -12,8 +12,10 @@ from collections.abc import Collection
 
 from autoscaler.provider import SPOT, Machine, NotFound, ProviderError
 from clusterctl.errors import CliError
-from clusterctl.launcher import lease_guard, machines
+from clusterctl.launcher import machines
 from clusterctl.providers.protocol import OperatorProvider
+
+from . import lease_guard
 
 log = logging.getLogger(__name__)
 

@@ -22,7 +22,6 @@ from autoscaler.config import AutoscalerConfig
 from autoscaler.loop import Autoscaler
 from autoscaler.status import Report
 from clusterctl.launcher import node_types
-from clusterctl.launcher.worker_setup import WorkerSetup
 from clusterctl.providers import registry
 from clusterctl.providers.protocol import OperatorProvider, Seat
 from clusterctl.spec.definition import ClusterSpec
@@ -47,6 +46,7 @@ from .remote_drivers import RemoteDrivers
 from .session import sockets_dir
 from .supervision import GaveUp, keep_alive, keep_going
 from .worker_files import WorkerFiles
+from .worker_setup import WorkerSetup
 
 log = logging.getLogger(__name__)
 

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Protocol
 
 from autoscaler.provider import Machine, ProviderError, SetupError, ShellError
-from clusterctl.launcher.worker_setup import WorkerSetup
 from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.sync.transfer import SyncError
 from runtime._clients.control import ControlClient
 from runtime._wire.messages import control as messages
+
+from .worker_setup import WorkerSetup
 
 log = logging.getLogger(__name__)
 

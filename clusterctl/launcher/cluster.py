@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from autoscaler.provider import (
     Machine,
@@ -23,10 +24,9 @@ from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 
 from . import machines, node_types, reach, setup, shipping
-from .board import NodeRow
 from .setup import NodeFacts
 from .shipping import Shipment
-from .wait import Watcher
+from .wait import NodeRow, Watcher
 
 CORRECT = "Correct that and run `clusterctl up` again."
 
@@ -37,6 +37,7 @@ class Cluster:
     Attributes:
         watcher: told what happens.
         timeout_s: for the workers to join.
+        is_renamed: the spec's name is not that of its file.
         is_known: there was a record of it.
         made_head: the head's machine, if this run has made it.
         head_id: the id of the head's machine; "": there is none.
@@ -49,7 +50,7 @@ class Cluster:
         spec_file: str,
         watcher: Watcher,
         timeout_s: float,
-        is_renamed: bool,
+        is_renamed: bool = False,
     ) -> None:
         self.home = home
         self.spec = spec
@@ -134,6 +135,8 @@ class Cluster:
         def tell(step: str) -> None:
             self.watcher.nodes([NodeRow(name, machine.node_type, f"set up: {step}")])
 
+        is_cloud = self.provider.capabilities.shutdown_ends
+        facts = replace(facts, digests=self.digests_file(), is_cloud=is_cloud)
         shell = self.shell(machine)
         try:
             with setup.open_log(log_path) as log:

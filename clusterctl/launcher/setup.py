@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from autoscaler.provider import NodeType, SetupError, Shell
 from clusterctl.artefacts.target import NoRuntime, Target, Unsupported
+from clusterctl.head import lease_guard
 from clusterctl.shell import archive
 from clusterctl.shell.container import ContainerShell
 from clusterctl.spec.definition import ClusterSpec
@@ -22,7 +23,7 @@ from clusterctl.sync import transfer
 from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Mount
 
-from . import containers, lease_guard, readiness
+from . import containers, readiness
 from .containers import Container
 from .node_look import Found, Question
 from .shipping import Shipment
@@ -64,21 +65,22 @@ class NodeFacts:
     commands: tuple[str, ...] = ()
     kind_commands: tuple[str, ...] = ()  # of heads alone, or of workers alone
     start_commands: tuple[str, ...] = ()
-    reaches: str = ""  # HOST:PORT that the node must be able to connect to
     python: tuple[int, int] | None = field(default_factory=lambda: sys.version_info[:2])  # None: any
     looks: bool = True  # at the node's Python, before anything is done
     runtime: Callable[[Target], Shipment] | None = None  # what is shipped; None: the machine has it
     install: tuple[Step, ...] = ()  # of what is not shipped
     container: Container | None = None  # in which the node is; None: in none
     env: Mapping[str, str] = field(default_factory=dict)  # of the spec's commands
-    lease: str = ""  # the head's HOST:PORT: without it for long the machine shuts itself down
-    keys_s: float = 0.0  # so long its platform may take to let our key in
+    head: str = ""  # of a worker: where it reaches the head, HOST:PORT
+    is_cloud: bool = (
+        False  # its platform may let our key in late; a worker's machine costs until it is shut down
+    )
 
 
 def steps_before(facts: NodeFacts) -> list[Step]:
     """What comes before the look at a node, in order: what ends its machine when nobody needs it, and the container
     in which it is."""
-    return [*(_lease_steps(facts.lease) if facts.lease else ()), *_container_steps(facts)]
+    return [*_lease_steps(facts), *_container_steps(facts)]
 
 
 def question(facts: NodeFacts) -> Question | None:
@@ -89,7 +91,7 @@ def question(facts: NodeFacts) -> Question | None:
         BASE_PYTHON if facts.runtime else PYTHON,
         NODE_FOLDER,
         facts.python,
-        facts.reaches,
+        facts.head,
         f"the image {facts.container.image}" if facts.container else "the node",
     )
 
@@ -105,8 +107,7 @@ def steps(facts: NodeFacts, found: Found, runtime: Shipment | None = None) -> li
     out += _users("head_setup_commands" if facts.is_head else "worker_setup_commands", facts.kind_commands)
     if facts.start:
         out += _users("start_commands", facts.start_commands)
-        if facts.lease:  # the machine may have been restarted meanwhile, and has no guard then
-            out += _lease_steps(facts.lease)
+        out += _lease_steps(facts)  # the machine may have been restarted meanwhile, and has no guard then
         out.append(Step("start", facts.start, timeout_s=_START_TIMEOUT_S))
     return out
 
@@ -161,19 +162,20 @@ def _container_steps(facts: NodeFacts) -> Iterator[Step]:
     yield Step(f"container {container.name}", container.run(), on_machine=True)
 
 
-def _lease_steps(head: str) -> tuple[Step, ...]:
-    """Before all that may take long: the head may be gone by then."""
+def _lease_steps(facts: NodeFacts) -> Iterator[Step]:
+    """A worker's machine that costs shuts itself down when the head is gone. Before all that may take long: the head
+    may be gone by then."""
+    if not (facts.head and facts.is_cloud):
+        return
     name = "lease_guard.py"
     guard, file = f"{NODE_FOLDER}/{name}", f"{NODE_FOLDER}/head_address"
     start = f"{BASE_PYTHON} -I {guard} {file} {ORPHAN_MINUTES:g} </dev/null >>{NODE_FOLDER}/lease.log 2>&1"
-    return (
-        Step(
-            "lease",
-            f"{archive.unpacking(NODE_FOLDER)} && echo {shlex.quote(head)} > {file} && (setsid {start} &)",
-            input=(archive.File(name, lease_guard.__file__),),
-            timeout_s=60.0,
-            on_machine=True,
-        ),
+    yield Step(
+        "lease",
+        f"{archive.unpacking(NODE_FOLDER)} && echo {shlex.quote(facts.head)} > {file} && (setsid {start} &)",
+        input=(archive.File(name, lease_guard.__file__),),
+        timeout_s=60.0,
+        on_machine=True,
     )
 
 
@@ -207,54 +209,37 @@ def heads_mounts(spec: ClusterSpec) -> tuple[Mount, ...]:
     )
 
 
-def head_facts(spec: ClusterSpec, host: str, digests: str, is_cloud: bool = False) -> NodeFacts:
-    """What a spec says of the head, whatever runs there.
-
-    Args:
-        host: the head's address, as the cluster's other machines reach it.
-        is_cloud: its platform may take a while to let our key in.
-    """
+def head_facts(spec: ClusterSpec, host: str) -> NodeFacts:
+    """What a spec says of the head, whatever runs there. `host`: its address, as the other machines reach it."""
     return NodeFacts(
         is_head=True,
         mounts=operators_mounts(spec),
-        digests=digests,
         ready=spec.ready_command,
         initialization=tuple(spec.initialization_commands),
         commands=tuple(spec.setup_commands),
         kind_commands=tuple(spec.head_setup_commands),
         container=containers.container_of(spec, spec.head_node_type, is_head=True),
         env=_commands_env(host),
-        keys_s=readiness.KEYS_S if is_cloud else 0.0,
     )
 
 
 def worker_facts(
     spec: ClusterSpec,
     node_type: NodeType,
-    head_address: str,
+    head: str,
     mounts: tuple[Mount, ...],
-    digests: str,
-    is_cloud: bool = False,
 ) -> NodeFacts:
-    """What a spec says of a worker, whatever runs there.
-
-    Args:
-        head_address: HOST:PORT, where workers reach the head.
-        is_cloud: its platform may take a while to let our key in, and its machine shuts itself down when the head is
-            gone.
-    """
+    """What a spec says of a worker, whatever runs there. `head`: where it reaches the head, HOST:PORT."""
     return NodeFacts(
         is_head=False,
         mounts=mounts,
-        digests=digests,
         ready=spec.ready_command,
         initialization=tuple(node_type.setup.get("initialization_commands", ())),
         commands=tuple(node_type.setup.get("setup_commands", ())),
         kind_commands=tuple(node_type.setup.get("worker_setup_commands", ())),
         container=containers.container_of(spec, node_type.name, is_head=False),
-        env=_commands_env(head_address.rpartition(":")[0].strip("[]")),
-        lease=head_address if is_cloud else "",
-        keys_s=readiness.KEYS_S if is_cloud else 0.0,
+        env=_commands_env(head.rpartition(":")[0].strip("[]")),
+        head=head,
     )
 
 
@@ -291,7 +276,7 @@ def run(
     inside = shell if facts.container is None else ContainerShell(shell, facts.container.name)
     runner = Runner(shell, inside, log, facts.env, facts.digests, on_step)
     on_step("wait for the shell")
-    left_s = readiness.await_shell(shell, log.write, deadline_s, facts.keys_s)
+    left_s = readiness.await_shell(shell, log.write, deadline_s, readiness.KEYS_S if facts.is_cloud else 0.0)
     if facts.ready:
         on_step("ready_command")
         log.write(f"step: ready_command: {facts.ready}")

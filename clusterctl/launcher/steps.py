@@ -4,7 +4,6 @@ again where the connection breaks.
 
 from __future__ import annotations
 
-import os
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -34,23 +33,19 @@ _LAST_LINES = 10
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: copy `source` to `target`, bring over `mounts`, or run `command`.
+    """One step: bring over `mounts`, or run `command`.
 
     Attributes:
         input: what the command finds in its standard input, as a tar.
-        unless: a command: when it succeeds, the step has been done before.
         is_users: the command is the spec's.
         on_machine: also where the node is a container.
     """
 
     name: str
     command: str = ""
-    source: str = ""
-    target: str = ""
     mounts: tuple[Mount, ...] = ()
     timeout_s: float = _STEP_TIMEOUT_S
     input: tuple[archive.File, ...] = ()
-    unless: str = ""
     is_users: bool = False
     on_machine: bool = False
 
@@ -135,14 +130,6 @@ class Runner:
         raise AssertionError("the last attempt returns or raises")
 
     def _attempt(self, step: Step, shell: Shell) -> str:
-        if step.unless and shell.run(step.unless, timeout_s=step.timeout_s).exit_status == 0:
-            self._log.write("it is there already")
-            return ""
-        if step.source:
-            if not os.path.exists(step.source):
-                raise self._failed(step, f"there is no {step.source}")
-            shell.put(step.source, step.target)
-            return ""
         if step.mounts:
             bring(shell, step.mounts, self._digests, self._log.output)
             return ""

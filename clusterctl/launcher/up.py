@@ -25,20 +25,19 @@ from autoscaler.provider import (
 )
 from clusterctl import home as homes
 from clusterctl.errors import CliError, Interrupted, SetupFailed, from_provider
-from clusterctl.home import ClusterRecord, Home
+from clusterctl.home import ClusterRecord
 from clusterctl.plan_view import changes
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
 from clusterctl.sync.transfer import SyncError
 
 from . import containers, look, machines, node_types, preflight, setup
-from .board import JOINED, NodeRow
 from .cluster import CORRECT, Cluster
 from .costs import Costs, costs, estimate
 from .plan import Action, Facts, Health, Plan, Restart, Step, plan, without_autoscaler
 from .runtimes.chosen import runtime_of
 from .runtimes.protocol import Workers
-from .wait import Watcher
+from .wait import JOINED, NodeRow
 
 _STOP_S = 60.0
 
@@ -55,25 +54,15 @@ class UpResult:
 
 
 class Up:
-    """One run of `up`, or a rehearsal, which changes nothing. `watcher` is told what happens. `is_renamed`: the spec's
-    name is not that of its file."""
+    """One run of `up`, or a rehearsal, which changes nothing."""
 
-    def __init__(
-        self,
-        home: Home,
-        spec: ClusterSpec,
-        spec_file: str,
-        watcher: Watcher,
-        timeout_s: float,
-        is_renamed: bool = False,
-        is_rehearsal: bool = False,
-    ) -> None:
-        self._cluster = Cluster(home, spec, spec_file, watcher, timeout_s, is_renamed)
-        self._home = home
-        self._spec = spec
+    def __init__(self, cluster: Cluster, is_rehearsal: bool = False) -> None:
+        self._cluster = cluster
+        self._home = cluster.home
+        self._spec = cluster.spec
         self._is_rehearsal = is_rehearsal
-        self._watcher = watcher
-        self._runtime = runtime_of(spec)
+        self._watcher = cluster.watcher
+        self._runtime = runtime_of(cluster.spec)
         self._steps_s: dict[str, float] = {}
         self._made_machines = False
         self._booted = False

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from clusterctl.api_client import ApiClient
 from clusterctl.errors import SetupFailed, TimedOut
 from clusterctl.spec.definition import ClusterSpec
-
-from .board import JOINED, NodeRow, rows_of, unserved
 
 _MOST_NAMED = 10
 _NEWS_S = 0.25
@@ -19,6 +18,50 @@ _NEWS_S = 0.25
 _PAUSE_S = 0.05
 """Between two looks, whatever a head answers."""
 _TOO_MANY = 3
+
+
+_WORDS = {
+    "QUEUED": "waits to be asked for",
+    "REQUESTED": "asked for",
+    "ALLOCATED": "boots",
+    "RUNNING": "joined",
+    "DRAINING": "drains",
+    "TERMINATING": "ends",
+}
+JOINED = _WORDS["RUNNING"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node and what it does now, in words."""
+
+    name: str
+    node_type: str
+    doing: str
+
+
+def rows_of(status: Mapping[str, Any], seen: Collection[str] = ()) -> list[NodeRow]:
+    """The workers of a head's status, with the step of those that are being set up; of those that have ended only the
+    ones that were `seen`."""
+    report = status.get("autoscaler") or {}
+    here = {node["instance_id"] for node in status.get("nodes", []) if node["state"] == "ALIVE"}
+    rows = [
+        NodeRow(item["id"], item["node_type"], JOINED if item["id"] in here else _doing(item))
+        for item in report.get("instances", [])
+    ]
+    rows += [
+        NodeRow(item["id"], item["node_type"], "failed" if item["failure"] else "has ended")
+        for item in report.get("ended", [])
+        if item["id"] in seen
+    ]
+    return sorted(rows, key=lambda row: (row.node_type, row.name))
+
+
+def _doing(instance: Mapping[str, Any]) -> str:
+    state, step = str(instance["state"]), instance.get("step", "")
+    if state == "SETTING_UP":
+        return f"set up: {step}" if step else "joins"
+    return _WORDS.get(state, state)
 
 
 def workers(status: Mapping[str, Any], leaving: Collection[str] = ()) -> list[Mapping[str, Any]]:
@@ -67,6 +110,16 @@ def describe_failure(failure: Mapping[str, Any]) -> str:
     step = f" at step '{failure['step']}'" if failure["step"] else ""
     text = f"node {failure['instance_id']} ({failure['node_type']}){step}: {failure['reason']}"
     return f"{text}\n  its setup log on the head: {failure['setup_log']}" if failure["setup_log"] else text
+
+
+def unserved(status: Mapping[str, Any]) -> Sequence[str]:
+    """Why machines for min_workers are not even asked for: `gpu: the budget allows no more`."""
+    report = status.get("autoscaler") or {}
+    return [
+        f"{item['demand'].removeprefix('min_workers ')}: {item['why']}"
+        for item in report.get("waiting", [])
+        if item["demand"].startswith("min_workers ")
+    ]
 
 
 class Watcher(Protocol):

@@ -47,9 +47,8 @@ if TYPE_CHECKING:
 
 CONNECT_S = 20.0
 """How long a connection may take, greetings and keys included."""
-_SESSIONS = 8
-"""At once, of one connection. sshd allows ten: it may not have noticed the end of some yet, and others come late."""
 _FULL_RETRY_S = 0.1
+"""An sshd that refuses a session has as many as it allows, ten as a rule: so often it is asked again."""
 _CLOSE_S = 0.2
 _NEVER_S = 3600.0
 """A channel that has not come by then does not."""
@@ -108,9 +107,6 @@ class _Entry:
     """The connection to one target, or the place for it. `lock` is held while it is made."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    sessions: threading.BoundedSemaphore = field(
-        default_factory=lambda: threading.BoundedSemaphore(_SESSIONS)
-    )
     connection: _Connection | None = None
 
     def disconnect(self) -> None:
@@ -134,14 +130,8 @@ class Connections:
         Args:
             deadline: on the monotonic clock, for what happens before the body begins.
         """
-        sessions = self._entry(target).sessions
-        if not sessions.acquire(timeout=max(0.0, deadline - time.monotonic())):
-            raise ShellTimedOut(f"{target}: no session became free in time")
-        try:
-            with contextlib.closing(self._open(target, deadline, None)) as channel:
-                yield channel
-        finally:
-            sessions.release()
+        with contextlib.closing(self._open(target, deadline, None)) as channel:
+            yield channel
 
     def tunnel(self, target: SshTarget, host: str, port: int, deadline: float) -> Channel:
         """A channel that leads to a port that the machine reaches. The caller closes it."""
@@ -196,7 +186,7 @@ class Connections:
                         # Of refusals at the same time paramiko tells the reason of one only.
                         reason = getattr(error, "text", error)
                         raise ShellTimedOut(f"{target} opens no further session: {reason}") from error
-                    time.sleep(_FULL_RETRY_S)  # its own limit of sessions; others end
+                    time.sleep(_FULL_RETRY_S)
                     continue
                 with entry.lock:
                     if entry.connection is connection:
@@ -257,7 +247,9 @@ class Connections:
             return tunnel.watched(str(target))
         if proxy is not None:
             return Watched(proxy.stream, str(target))
-        stream = _connected(target.host, target.port, deadline)
+        # A name may have several addresses: one that does not answer leaves time for the others.
+        limit_s = max(0.1, deadline - time.monotonic()) / 2
+        stream = socket.create_connection((target.host, target.port), limit_s)
         stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return Watched(stream, str(target))
 
@@ -265,23 +257,6 @@ class Connections:
 CONNECTIONS = Connections()
 """Of this process."""
 atexit.register(CONNECTIONS.close_all)
-
-
-def _connected(host: str, port: int, deadline: float) -> socket.socket:
-    """A socket to the first address that answers. One that does not leaves most of the time to the others."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    for left, (family, kind, protocol, _, address) in zip(reversed(range(len(found))), found, strict=True):
-        stream = socket.socket(family, kind, protocol)
-        limit_s = max(0.1, deadline - time.monotonic())
-        stream.settimeout(limit_s / 3 if left else limit_s)
-        try:
-            stream.connect(address)
-            return stream
-        except OSError:
-            stream.close()
-            if not left:
-                raise
-    raise AssertionError("a name has an address, or is not known")
 
 
 def _no_tunnel(target: SshTarget, port: int, error: paramiko.SSHException) -> ShellError:

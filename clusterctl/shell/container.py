@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import shlex
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from typing import IO, cast
 
 from autoscaler.provider import CommandResult, CommandTimedOut, Shell, ShellError, Streams
 
-from . import archive, scripts
+from . import scripts
 from .forwarding import OnTunnel
 
 _ENGINE = "~/.clusterctl-node/engine"
 _IN = "\x1ein"
 _MARK = "CLUSTERCTL_EXEC_IN"
 _KILL_S = 10.0
-_COPY_S = 1800.0
-_BLOCK = 1 << 20
 _PASSED_ON = ("CLUSTERCTL_MACHINE", "CLUSTERCTL_SESSION_DIR", "CLUSTERCTL_SOCKETS_DIR")
 """Of the machine's environment."""
 _TO_HOME = """\
@@ -98,27 +93,6 @@ class ContainerShell:
         script = self._exec(flags, values, _BEGIN + _RUN)
         with self._killed(mark, command, timeout_s):
             return self._machine.pipe(script, streams, env=values, timeout_s=timeout_s)
-
-    def put(self, local: str, remote: str) -> None:
-        target = archive.place(remote)
-        with tempfile.TemporaryFile() as packed:
-            archive.pack(local, os.path.basename(target), cast(IO[bytes], packed))
-            packed.seek(0)
-            blocks = iter(lambda: packed.read(_BLOCK), b"")
-            result = self.run(archive.receiving(local, target), stdin=blocks, timeout_s=_COPY_S)
-        if result.exit_status:
-            raise ShellError(f"copying {local} to {remote}: {result.output.strip()[-1000:]}")
-
-    def get(self, remote: str, local: str) -> None:
-        send = archive.sending(archive.place(remote))
-        with tempfile.TemporaryFile() as packed, tempfile.TemporaryFile() as words:
-            if self.pipe(send, Streams(None, packed.fileno(), words.fileno()), timeout_s=_COPY_S):
-                words.seek(0)
-                said = words.read().decode(errors="replace").strip()[-1000:]
-                raise ShellError(f"copying {remote} from container {self._name}: {said}")
-            packed.seek(0)
-            os.makedirs(os.path.dirname(local.rstrip("/")) or "/", exist_ok=True)
-            archive.unpack(cast(IO[bytes], packed), local)
 
     def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
         log_in = 'exec "$(command -v bash || echo /bin/sh)" -i'

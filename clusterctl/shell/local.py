@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import selectors
+import select
 import shutil
 import signal
 import socket
@@ -17,6 +17,9 @@ from autoscaler.provider import CommandResult, CommandTimedOut, Streams
 from . import scripts, terminal
 from .forwarding import OnTunnel
 from .piping import Feeder, Output
+
+_LOOK_S = 0.05
+"""So often it is looked whether a command has ended whose output a daemon keeps open."""
 
 
 class LocalShell:
@@ -56,12 +59,6 @@ class LocalShell:
         stdin = subprocess.DEVNULL if streams.stdin is None else streams.stdin
         with self._started(command, env, timeout_s, stdin, streams.stdout, streams.stderr) as process:
             return process.wait(timeout_s)
-
-    def put(self, local: str, remote: str) -> None:
-        _copy(local, self._resolve(remote))
-
-    def get(self, remote: str, local: str) -> None:
-        _copy(self._resolve(remote), local)
 
     def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
         log_in = [shutil.which("bash") or "/bin/sh", "-i"]
@@ -106,10 +103,6 @@ class LocalShell:
                     ) from None
                 raise
 
-    def _resolve(self, remote: str) -> str:
-        path = remote[2:] if remote.startswith("~/") else remote
-        return os.path.join(self._home, path)
-
 
 @contextlib.contextmanager
 def _input(data: Iterable[bytes] | None) -> Iterator[int]:
@@ -143,58 +136,18 @@ def _collect(process: subprocess.Popen[bytes], deadline: float | None, output: O
     """
     assert process.stdout is not None
     descriptor = process.stdout.fileno()
-    os.set_blocking(descriptor, False)
-    ended = os.pidfd_open(process.pid)
-
-    def take() -> bool:
-        try:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    is_closed = False
+    while deadline is None or time.monotonic() < deadline:
+        has_ended = process.poll() is not None  # before the look: then all that it wrote is there
+        if not is_closed and poll.poll(0 if has_ended else _LOOK_S * 1000):
             data = os.read(descriptor, 65536)
-        except BlockingIOError:
-            return False
-        output.take(data)
-        return bool(data)
-
-    try:
-        with selectors.DefaultSelector() as selector:
-            selector.register(descriptor, selectors.EVENT_READ)
-            selector.register(ended, selectors.EVENT_READ)
-            while True:
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    raise subprocess.TimeoutExpired(process.args, 0)
-                ready = {key.fd for key, _ in selector.select(left)}
-                if descriptor in ready and not take() and ended not in ready:
-                    selector.unregister(descriptor)  # closed its output; still runs
-                if ended in ready:
-                    while take():
-                        pass
-                    return
-    finally:
-        os.close(ended)
-
-
-def _copy(source: str, target: str) -> None:
-    if os.path.realpath(source) == os.path.realpath(target):
-        return  # machines of one host share what lies outside of their folders
-    os.makedirs(os.path.dirname(target.rstrip("/")) or "/", exist_ok=True)
-    if os.path.isdir(source):
-        _copy_folder(source, target)
-    else:
-        shutil.copy(source, target)
-
-
-def _copy_folder(source: str, target: str) -> None:
-    """Also over an earlier copy, whose links `shutil.copytree` would stumble over."""
-    os.makedirs(target, exist_ok=True)
-    shutil.copymode(source, target)
-    with os.scandir(source) as entries:
-        for entry in entries:
-            there = os.path.join(target, entry.name)
-            if entry.is_symlink():
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(there)
-                os.symlink(os.readlink(entry.path), there)
-            elif entry.is_dir():
-                _copy_folder(entry.path, there)
-            elif entry.is_file():
-                shutil.copy(entry.path, there)
+            output.take(data)
+            is_closed = not data
+        elif has_ended:
+            return
+        elif is_closed:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_S)
+    raise subprocess.TimeoutExpired(process.args, 0)

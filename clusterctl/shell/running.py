@@ -6,7 +6,6 @@ all its own, and nothing is sent before.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import time
 from collections.abc import Callable
@@ -29,24 +28,15 @@ def not_begun(machine: str, within_s: float) -> ShellTimedOut:
     )
 
 
-class Running(io.RawIOBase):
-    """A script on a machine. Reading it gives what the script writes, between the two marks of the start and the end;
-    what is written to it is the script's input.
+class Running:
+    """A script on a machine. What it writes comes between two marks, those of its start and its end.
 
     Args:
-        late: is raised at the deadline, or when it is silent for too long.
-        deadline: on the monotonic clock.
-        stall_s: without a deadline: it may be silent for so long.
+        late: is raised at the deadline.
+        deadline: on the monotonic clock; None: it may take as long as it takes.
     """
 
-    def __init__(
-        self,
-        channel: Channel,
-        script: str,
-        late: ShellTimedOut,
-        deadline: float | None,
-        stall_s: float | None = None,
-    ) -> None:
+    def __init__(self, channel: Channel, script: str, late: ShellTimedOut, deadline: float | None) -> None:
         self.channel = channel
         self._between = Between()
         mark = self._between.mark
@@ -56,9 +46,7 @@ class Running(io.RawIOBase):
         )
         self._late = late
         self._deadline = deadline
-        self._stall_s = stall_s
-        self._buffer = b""
-        self._status: int | None = None
+        self._first = b""
 
     @property
     def group(self) -> int:
@@ -78,73 +66,36 @@ class Running(io.RawIOBase):
             self._late = not_begun(self.channel.machine, within_s)
         try:
             self.channel.execute(_SHELL, self._deadline)
+            with contextlib.suppress(Broken):  # reading says why
+                self.channel.sendall(os.fsencode(self._script), self._left_s())
         except TimeoutError:
             raise self._late from None
-        with contextlib.suppress(Broken):  # reading says why
-            self.write(os.fsencode(self._script))
         heard = b""
         while self._between.first is None:
             data = self._receive()
             if not data:
                 raise self._ended_early(heard)
             heard = (heard + data)[-_BLOCK:]
-            self._buffer = self._between.take(data)
+            self._first = self._between.take(data)
         self._deadline, self._late = own
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: memoryview) -> int:  # type: ignore[override]
-        data = self._next()
-        taken, self._buffer = data[: len(into)], data[len(into) :]
-        into[: len(taken)] = taken
-        return len(taken)
-
-    def write(self, data: bytes) -> int:  # type: ignore[override]
-        """Sends all of it. Raises `Broken` when the script reads no more."""
-        try:
-            self.channel.sendall(data, self._left_s())
-        except TimeoutError:
-            raise self._late from None
-        return len(data)
 
     def finish(self, take: Callable[[bytes], None]) -> int:
         """Passes on all that comes until the script ends; returns its exit status.
 
         It does not wait for the end of the stream: a daemon that the script left behind may hold that open for ever.
         """
-        while data := self._next():
-            take(data)
-        assert self._status is not None
-        return self._status
-
-    def expect_success(self) -> None:
-        """Waits for the end.
-
-        Raises:
-            ShellError: it failed; the message has its words.
-        """
-        words = bytearray()
-        status = self.finish(words.extend)
-        if status:
-            text = (words.decode(errors="replace").strip() or self.channel.words()).strip()
-            raise ShellError(text[-1000:] or f"exit status {status}")
+        found = self._first
+        while self._between.last is None:
+            take(found)
+            data = self._receive()
+            if not data:
+                take(self._between.rest())
+                return self._unmarked_status()
+            found = self._between.take(data)
+        take(found)
+        return int(self._between.last)
 
     # -- inside
-
-    def _next(self) -> bytes:
-        """What comes before the closing mark; b"" from there on."""
-        data, self._buffer = self._buffer, b""
-        while not data and self._status is None:
-            if self._between.last is not None:
-                self._status = int(self._between.last)
-            elif received := self._receive():
-                data = self._between.take(received)
-            else:
-                data = self._between.rest()
-                if not data:
-                    self._status = self._unmarked_status()
-        return data
 
     def _unmarked_status(self) -> int:
         """The stream has ended: the script was killed, or the connection lost."""
@@ -170,7 +121,7 @@ class Running(io.RawIOBase):
 
     def _left_s(self) -> float | None:
         if self._deadline is None:
-            return self._stall_s  # None: whoever sets no limit waits for as long as the command takes
+            return None
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise self._late

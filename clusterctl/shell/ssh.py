@@ -8,27 +8,20 @@ killed.
 from __future__ import annotations
 
 import contextlib
-import io
-import os
 import shlex
-import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import IO, cast
 
 from autoscaler.provider import CommandResult, CommandTimedOut, ShellError, ShellTimedOut, Streams
 from clusterctl import settings
 
-from . import archive, scripts, terminal
-from .channel import Broken
+from . import scripts, terminal
 from .connections import CONNECT_S, CONNECTIONS
 from .forwarding import OnTunnel, forwarded
 from .piping import Feeder, Output, RemoteErrors, feeding_from, write_all
 from .running import Running, not_begun
 from .target import SshTarget
 
-_STALL_S = 60.0
-"""A copy that makes no progress for so long has failed."""
 _BEGIN_S = 60.0
 """What an sshd and the user's log-in scripts may take before a command runs."""
 _KILL_S = 5.0
@@ -98,23 +91,6 @@ class SshShell:
         except CommandTimedOut:
             raise ShellTimedOut(f"{self._target} did not answer within {timeout_s} s") from None
 
-    def put(self, local: str, remote: str) -> None:
-        target = archive.place(remote)
-        script = f"{self._exports(None)}{{ {archive.receiving(local, target)}; }} 2>&1\n"
-        with self._copying(f"copying {local} to {remote}", script) as running:
-            with contextlib.suppress(Broken):  # its words say why
-                archive.pack(local, os.path.basename(target), cast(IO[bytes], running))
-            running.channel.shutdown_write()
-            running.expect_success()
-
-    def get(self, remote: str, local: str) -> None:
-        os.makedirs(os.path.dirname(local.rstrip("/")) or "/", exist_ok=True)
-        script = f"{archive.sending(archive.place(remote))}\n"
-        with self._copying(f"copying {remote} from", script) as running:
-            with contextlib.suppress(tarfile.ReadError):  # its words say why
-                archive.unpack(io.BufferedReader(running), local)
-            running.expect_success()
-
     def interactive(self, command: str | None = None, *, env: Mapping[str, str] | None = None) -> int:
         run = 'exec "${SHELL:-/bin/sh}" -i'
         exports = self._exports(env)
@@ -174,14 +150,12 @@ class SshShell:
             raise
 
     @contextlib.contextmanager
-    def _started(
-        self, script: str, late: ShellTimedOut, timeout_s: float | None, stall_s: float | None = None
-    ) -> Iterator[Running]:
+    def _started(self, script: str, late: ShellTimedOut, timeout_s: float | None) -> Iterator[Running]:
         """Starts a script; kills all of it when the body is left by an exception. Arguments are those of `Running`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         connect_by = time.monotonic() + (CONNECT_S if timeout_s is None else min(CONNECT_S, timeout_s))
         with CONNECTIONS.session(self._target, connect_by) as channel:
-            running = Running(channel, self._guard + script, late, deadline, stall_s)
+            running = Running(channel, self._guard + script, late, deadline)
             try:
                 running.begin(_BEGIN_S)
                 yield running
@@ -198,15 +172,6 @@ class SshShell:
         ):
             channel.execute(f"exec /bin/sh -c 'kill -KILL -{group}'", time.monotonic() + _KILL_S)
             channel.recv(1, _KILL_S)  # until it has happened
-
-    @contextlib.contextmanager
-    def _copying(self, what: str, script: str) -> Iterator[Running]:
-        late = ShellTimedOut(f"{self._target}: no progress for {_STALL_S:g} s")
-        try:
-            with self._started(script, late, None, _STALL_S) as running:
-                yield running
-        except ShellError as error:
-            raise type(error)(f"{what}: {error}") from error
 
 
 def _too_long(command: str, timeout_s: float | None) -> CommandTimedOut:

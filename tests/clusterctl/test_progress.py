@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from clusterctl.launcher.board import JOINED, NodeRow
-from clusterctl.progress import Progress
+from clusterctl.launcher.wait import JOINED, NodeRow
+from clusterctl.progress import Board, Progress
 
 
 def screen(written: str) -> list[str]:
@@ -85,3 +85,27 @@ def test_a_table_that_does_not_fit_is_cut(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(shown) == 6
     assert shown[-1] == "  and 16 more"
     assert max(map(len, shown)) < 30
+
+
+def test_only_changes_are_told() -> None:
+    board = Board()
+    boots = NodeRow("w1", "cpu", "boots")
+    assert board.update([boots], 1.0) == [boots]
+    assert board.update([boots], 2.0) == []
+    joined = NodeRow("w1", "cpu", JOINED)
+    assert board.update([joined], 4.0) == [joined]
+
+
+def test_time_counts_from_the_change_and_those_that_have_joined_come_last() -> None:
+    board = Board()
+    board.update([NodeRow("w1", "cpu", JOINED), NodeRow("w2", "cpu", "boots")], 10.0)
+    board.update([NodeRow("w2", "cpu", "boots")], 15.0)
+    assert [(row.name, since) for row, since in board.rows(30.0)] == [("w2", 20.0), ("w1", 20.0)]
+
+
+def test_what_each_node_spent_its_time_with() -> None:
+    board = Board()
+    for now, doing in ((0.0, "boots"), (3.0, "set up: a"), (5.0, "boots"), (6.0, JOINED)):
+        board.update([NodeRow("w1", "cpu", doing)], now)
+    board.update([NodeRow("w2", "cpu", "boots")], 6.0)
+    assert board.spent(10.0) == {"w1": {"boots": 4.0, "set up: a": 2.0}, "w2": {"boots": 4.0}}

@@ -397,18 +397,6 @@ def test_a_shell_runs_commands(platform: Platform) -> None:
         shell.close()
 
 
-def test_a_shell_copies_files_both_ways(platform: Platform, tmp_path: Path) -> None:
-    provider = platform.make("one")
-    shell = shell_of(provider, create(provider, "a").machines[0])
-    (tmp_path / "here").write_text("content")
-    try:
-        shell.put(str(tmp_path / "here"), "deep/there")
-        shell.get("deep/there", str(tmp_path / "back"))
-    finally:
-        shell.close()
-    assert (tmp_path / "back").read_text() == "content"
-
-
 def test_a_port_of_the_machine_is_reached(provider: Provider) -> None:
     shell = shell_of(provider, create(provider, "a").machines[0])
     try:

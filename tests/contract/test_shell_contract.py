@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from autoscaler.provider import Shell, ShellError, ShellTimedOut, Streams
+from autoscaler.provider import Shell, ShellTimedOut, Streams
 from clusterctl.launcher.containers import Container
 from clusterctl.launcher.steps import in_bash
 from clusterctl.shell.connections import CONNECTIONS
@@ -111,12 +111,10 @@ def test_a_line_without_an_end_is_shown(shell: Shell) -> None:
     assert lines == ["a", "b"]
 
 
-def test_lines_are_shown_as_they_appear(shell: Shell, tmp_path: pathlib.Path) -> None:
-    (tmp_path / "go").touch()
-
+def test_lines_are_shown_as_they_appear(shell: Shell) -> None:
     def go_on(line: str) -> None:
         if line == "waiting":
-            shell.put(str(tmp_path / "go"), "go")
+            assert shell.run("touch go").exit_status == 0
 
     ran = shell.run("echo waiting; until [ -e go ]; do sleep 0.02; done; echo done", on_output=go_on)
     assert ran.output == "waiting\ndone\n"
@@ -160,47 +158,6 @@ def test_only_the_end_of_a_long_output_is_kept(shell: Shell) -> None:
     result = shell.run("head -c 3000000 /dev/zero | tr '\\0' '<'; echo end")
     assert len(result.output) == 2**20
     assert result.output.endswith("<end\n")
-
-
-def test_copies_keep_modes_and_make_parents(shell: Shell, tmp_path: pathlib.Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text("s")
-    secret.chmod(0o600)
-    shell.put(str(secret), "~/a/b/secret")
-    assert shell.run("stat -c %a a/b/secret").output == "600\n"
-    shell.get("a", str(tmp_path / "back"))
-    there = tmp_path / "back" / "b" / "secret"
-    assert (there.read_text(), there.stat().st_mode & 0o777) == ("s", 0o600)
-
-
-def test_folders_with_many_files_and_links_travel_both_ways(shell: Shell, tmp_path: pathlib.Path) -> None:
-    source = tmp_path / "source"
-    (source / "deep").mkdir(parents=True)
-    for number in range(200):
-        (source / "deep" / f"file {number}").write_bytes(bytes([number]) * number * 100)
-    (source / "run.sh").write_text("exit 5\n")
-    (source / "run.sh").chmod(0o755)
-    (source / "link").symlink_to("deep/file 7")
-    shell.put(str(source), "there/it")
-    shell.put(str(source), "there/it")  # over what is there
-    assert shell.run("there/it/run.sh").exit_status == 5
-    shell.get("there/it", str(tmp_path / "back"))
-    assert (tmp_path / "back" / "link").is_symlink()
-    for path in source.rglob("*"):
-        twin = tmp_path / "back" / path.relative_to(source)
-        assert twin.is_dir() or twin.read_bytes() == path.read_bytes()
-        assert twin.lstat().st_mode == path.lstat().st_mode
-
-
-def test_a_copy_that_cannot_be_says_why(shell: Shell, tmp_path: pathlib.Path) -> None:
-    with pytest.raises((ShellError, OSError), match="nothing-here"):
-        shell.get("nothing-here", str(tmp_path / "x"))
-    if not isinstance(shell, LocalShell):  # it has less in it than the kernel says
-        with pytest.raises(ShellError, match="uevent_seqnum: File shrank"):
-            shell.get("/sys/kernel/uevent_seqnum", str(tmp_path / "x"))
-    (tmp_path / "big").write_bytes(b"x" * 5_000_000)
-    with pytest.raises((ShellError, OSError)):
-        shell.put(str(tmp_path / "big"), "/proc/no/such")
 
 
 def test_a_port_of_the_machine_answers_many(shell: Shell) -> None:

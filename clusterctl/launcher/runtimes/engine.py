@@ -62,8 +62,6 @@ class Engine:
             head.address,
             registry.for_head(cluster.spec, cluster.provider).files,
             None if cluster.provider.head_extras is None else cluster.shipment,
-            cluster.digests_file(),
-            cluster.provider.capabilities.shutdown_ends,
         )
         if not was_booted:
             return facts

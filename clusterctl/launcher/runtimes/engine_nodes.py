@@ -59,8 +59,6 @@ def head_facts(
     host: str,
     files: Sequence[tuple[str, str]] = (),
     runtime: Callable[[Target], Shipment] | None = None,
-    digests: str = "",
-    is_cloud: bool = False,
 ) -> NodeFacts:
     """Facts of the head, seen from the operator's machine.
 
@@ -68,10 +66,9 @@ def head_facts(
         host: the head's address, as the cluster's other machines reach it.
         files: further private ones, (there, here).
         runtime: makes what is shipped; None: the machine has it, with this very Python.
-        is_cloud: see `setup.head_facts`.
     """
     return replace(
-        setup.head_facts(spec, host, digests, is_cloud),
+        setup.head_facts(spec, host),
         start=f"{START} --head --config {NODE_FOLDER}/{_CONFIG} --secret-file {NODE_FOLDER}/secret --json",
         secret_file=secret_file,
         files=((_CONFIG, config_file), *files),
@@ -89,14 +86,8 @@ def worker_facts(
     control_address: str,
     secret_file: str,
     runtime: Callable[[Target], Shipment] | None = None,
-    digests: str = "",
-    is_cloud: bool = False,
 ) -> NodeFacts:
-    """Facts of a worker, seen from the head: file mounts come from where the head has them.
-
-    Args:
-        is_cloud: see `setup.worker_facts`.
-    """
+    """Facts of a worker, seen from the head: file mounts come from where the head has them."""
     order = JoinOrder(
         address=control_address,
         host=machine.address,
@@ -106,11 +97,9 @@ def worker_facts(
         resources=dict(node_type.resources),
         labels=machine_labels(node_type, machine.zone, machine.market),
     )
-    mounts = setup.heads_mounts(spec)
     return replace(
-        setup.worker_facts(spec, node_type, control_address, mounts, digests, is_cloud),
+        setup.worker_facts(spec, node_type, control_address, setup.heads_mounts(spec)),
         start=join_command(order),
-        reaches=control_address,
         secret_file=secret_file,
         runtime=runtime,
         start_commands=tuple(ray_start.parse_start(spec.worker_start_ray_commands).commands),

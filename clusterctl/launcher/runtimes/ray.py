@@ -48,14 +48,8 @@ class Ray:
         return ray_nodes.environment(record.spec, host, home.secret(record.name))
 
     def head_facts(self, cluster: Cluster, head: Machine, was_booted: bool) -> NodeFacts:
-        return ray_nodes.head_facts(
-            cluster.spec,
-            head,
-            cluster.head_kind(),
-            cluster.home.secret(cluster.record.name),
-            cluster.digests_file(),
-            cluster.provider.capabilities.shutdown_ends,
-        )
+        secret = cluster.home.secret(cluster.record.name)
+        return ray_nodes.head_facts(cluster.spec, head, cluster.head_kind(), secret)
 
     def addresses(self, cluster: Cluster, head: Machine, printed: str) -> tuple[str, str]:
         api = f"http://127.0.0.1:{ray_nodes.dashboard_port(cluster.spec)}"
@@ -151,15 +145,8 @@ class LaunchedWorkers:
     def _set_up(self, machine_id: str, kind: NodeType, head_host: str, starts: bool) -> str:
         cluster = self._cluster
         machine = machines.await_running(cluster.provider, machine_id)
-        facts = ray_nodes.worker_facts(
-            cluster.spec,
-            machine,
-            head_host,
-            kind,
-            cluster.home.secret(cluster.record.name),
-            cluster.digests_file(),
-            cluster.provider.capabilities.shutdown_ends,
-        )
+        secret = cluster.home.secret(cluster.record.name)
+        facts = ray_nodes.worker_facts(cluster.spec, machine, head_host, kind, secret)
         if not starts:
             facts = setup.without_start(facts)
         cluster.set_up(machine, facts)

@@ -20,6 +20,7 @@ from autoscaler.config import HASH_VERSION
 from autoscaler.provider import Machine, MachineTags, NodeType, machine_labels
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
+from clusterctl.sync.transfer import Mount
 
 from .. import node_types, setup
 from ..setup import BASE_PYTHON, NODE_FOLDER, NodeFacts
@@ -69,10 +70,8 @@ def environment(spec: ClusterSpec, head_host: str, secret: str) -> dict[str, str
     }
 
 
-def head_facts(
-    spec: ClusterSpec, machine: Machine, kind: NodeType, secret: str, digests: str, is_cloud: bool = False
-) -> NodeFacts:
-    """Facts of the head. `is_cloud`: see `setup.head_facts`."""
+def head_facts(spec: ClusterSpec, machine: Machine, kind: NodeType, secret: str) -> NodeFacts:
+    """Facts of the head."""
     command = (
         f"--head --port={port(spec)} --dashboard-port={dashboard_port(spec)} "
         f"--node-ip-address={machine.address} --disable-usage-stats"
@@ -81,26 +80,18 @@ def head_facts(
         *(_given(spec.head_start_ray_commands) or _default(command)),
         f"ray health-check --address {machine.address}:{port(spec)}",
     )
-    common = setup.head_facts(spec, machine.address, digests, is_cloud)
-    return _with_ray(common, start, spec, machine, kind, secret)
+    return _with_ray(setup.head_facts(spec, machine.address), start, spec, machine, kind, secret)
 
 
 def worker_facts(
-    spec: ClusterSpec,
-    machine: Machine,
-    head_host: str,
-    kind: NodeType,
-    secret: str,
-    digests: str,
-    is_cloud: bool = False,
+    spec: ClusterSpec, machine: Machine, head_host: str, kind: NodeType, secret: str
 ) -> NodeFacts:
-    """Facts of a worker. `is_cloud`: see `setup.worker_facts`."""
+    """Facts of a worker."""
     command = (
         f'--address="$RAY_HEAD_IP:{port(spec)}" --node-ip-address={machine.address} --disable-usage-stats'
     )
     start = _given(spec.worker_start_ray_commands) or _default(command)
-    head = f"{head_host}:{port(spec)}"
-    common = setup.worker_facts(spec, kind, head, setup.operators_mounts(spec), digests, is_cloud)
+    common = setup.worker_facts(spec, kind, f"{head_host}:{port(spec)}", setup.operators_mounts(spec))
     return _with_ray(common, start, spec, machine, kind, secret)
 
 
@@ -168,17 +159,16 @@ def _install(runtime: RayRuntime, in_container: bool) -> list[Step]:
     out, source = [], ""
     if runtime.wheelhouse:
         wheels = os.path.expanduser(runtime.wheelhouse)
-        out.append(Step("copy Ray's wheels", source=wheels, target=f"{NODE_FOLDER}/wheels", unless=there))
+        out.append(Step("copy Ray's wheels", mounts=(Mount(f"{NODE_FOLDER}/wheels", wheels),)))
         source = "--no-index --find-links wheels "
-    command = " && ".join(
+    install = " && ".join(
         (
             f"mkdir -p {NODE_FOLDER} && cd {NODE_FOLDER} && rm -rf runtime",
             f"{BASE_PYTHON} -m venv runtime",
             f"runtime/bin/python -m pip install --quiet --disable-pip-version-check {source}{shlex.quote(wanted)}",
-            "rm -rf wheels",
         )
     )
-    return [*out, Step("install Ray", command, timeout_s=_INSTALL_S, unless=there)]
+    return [*out, Step("install Ray", f"{there} || {{ {install}; }}", timeout_s=_INSTALL_S)]
 
 
 # -- which workers

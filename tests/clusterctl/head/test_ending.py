@@ -8,8 +8,7 @@ from typing import cast
 import pytest
 
 from autoscaler.provider import Auth, Capabilities, Machine, MachineState, MachineTags, ProviderError
-from clusterctl.head import ending
-from clusterctl.launcher import lease_guard
+from clusterctl.head import ending, lease_guard
 from clusterctl.providers.protocol import OperatorProvider
 
 HEAD = Machine("h", MachineState.RUNNING, "head", {MachineTags.ROLE: MachineTags.HEAD})

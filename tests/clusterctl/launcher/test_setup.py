@@ -26,12 +26,13 @@ from autoscaler.provider import (
     ShellRefused,
     ShellTimedOut,
 )
+from clusterctl.artefacts.packing import Archive
 from clusterctl.head.order import JoinOrder
 from clusterctl.launcher import readiness, setup
 from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.runtimes import engine_nodes
 from clusterctl.launcher.setup import NodeFacts
-from clusterctl.launcher.shipping import Archive, Shipment
+from clusterctl.launcher.shipping import Shipment
 from clusterctl.launcher.steps import SetupLog
 from clusterctl.shell import archive
 from clusterctl.shell.local import LocalShell
@@ -167,7 +168,7 @@ def test_a_plain_worker_is_installed_and_started(tmp_path: pathlib.Path) -> None
 def test_what_is_wrong_with_a_plain_worker_is_told_before_anything_is_installed(
     tmp_path: pathlib.Path,
 ) -> None:
-    node = plain_worker(tmp_path, reaches="127.0.0.1:9")
+    node = plain_worker(tmp_path, head="127.0.0.1:9")
     with pytest.raises(SetupError, match=r"refused.*firewall") as failed:
         setup.run(ScriptedShell(str(tmp_path / "home"), []), node, SetupLog(io.StringIO()))
     assert failed.value.step == "reach the head"
@@ -183,7 +184,7 @@ def test_private_files_stay_private(tmp_path: pathlib.Path) -> None:
 
 def test_a_workers_start_command_carries_all_and_no_secret() -> None:
     node = engine_nodes.worker_facts(SPEC, MACHINE, WORKER, "i-1", "1.2.3.4:5", "/secret")
-    assert node.reaches == "1.2.3.4:5"
+    assert node.head == "1.2.3.4:5"
     commands = [step for step in setup.steps(node, Found()) if "setup_commands" in step.name]
     assert [(step.name, step.command) for step in commands] == [
         ("setup_commands[0]", "s"),
@@ -237,7 +238,7 @@ def test_a_worker_that_cannot_reach_the_head_is_told_before_anything_is_installe
         if is_open:
             control.listen()
         address = f"127.0.0.1:{control.getsockname()[1]}"
-        node = facts(tmp_path, commands=("echo in > inside",), reaches=address)
+        node = facts(tmp_path, commands=("echo in > inside",), head=address)
         if is_open:
             run(tmp_path, node)
         else:
@@ -424,7 +425,7 @@ def test_a_young_machine_may_get_its_keys_late(
     (tmp_path / "home").mkdir()
     log = io.StringIO()
     shell = ScriptedShell(str(tmp_path / "home"), errors)
-    setup.run(shell, facts(tmp_path, keys_s=60.0), SetupLog(log), deadline_s=60.0)
+    setup.run(shell, facts(tmp_path, is_cloud=True), SetupLog(log), deadline_s=60.0)
     assert log.getvalue().count("does not know our key yet") == 2
     with pytest.raises(SetupError, match="rejects our identity"):
         run(tmp_path, facts(tmp_path), [ShellAuthFailed("who?")])

@@ -10,6 +10,7 @@ import pytest
 from clusterctl.api_client import ApiClient
 from clusterctl.launcher import wait
 from clusterctl.launcher.wait import (
+    JOINED,
     Watcher,
     await_workers,
     describe_failure,
@@ -17,6 +18,8 @@ from clusterctl.launcher.wait import (
     instance_ids,
     is_hopeless,
     missing_workers,
+    rows_of,
+    unserved,
 )
 from clusterctl.spec.load import load_text
 
@@ -101,3 +104,45 @@ def test_the_head_is_asked_for_as_many_nodes_as_shall_be_there(monkeypatch: pyte
     quiet = cast(Watcher, SimpleNamespace(say=lambda text: None, nodes=lambda rows: None))
     assert await_workers(api, SPEC, 60.0, quiet) == 3
     assert asked == [None, 4, 4]
+
+
+def instance(id: str, state: str, step: str = "") -> dict[str, Any]:
+    return {"id": id, "node_type": "cpu", "state": state, "step": step}
+
+
+def test_rows_say_what_each_worker_does_and_at_which_step() -> None:
+    report = {
+        "instances": [
+            instance("w3", "SETTING_UP", "setup_commands[0]"),
+            instance("w1", "REQUESTED"),
+            instance("w2", "ALLOCATED"),
+            instance("w4", "SETTING_UP"),
+            instance("w5", "RUNNING"),
+        ]
+    }
+    assert [(row.name, row.doing) for row in rows_of({"autoscaler": report})] == [
+        ("w1", "asked for"),
+        ("w2", "boots"),
+        ("w3", "set up: setup_commands[0]"),
+        ("w4", "joins"),
+        ("w5", JOINED),
+    ]
+    assert rows_of({"autoscaler": None}) == []
+
+
+def test_workers_that_have_ended_are_told_of_when_they_were_seen() -> None:
+    ended = [
+        {**instance("w1", "TERMINATED"), "failure": "no disk"},
+        {**instance("w2", "TERMINATED"), "failure": ""},
+    ]
+    status = {"autoscaler": {"instances": [], "ended": ended}}
+    assert rows_of(status) == []
+    assert [row.doing for row in rows_of(status, {"w1", "w2"})] == ["failed", "has ended"]
+
+
+def test_why_machines_are_not_asked_for() -> None:
+    waiting = [
+        {"demand": "min_workers gpu", "count": 2, "why": "the budget allows no more", "infeasible": False},
+        {"demand": "{CPU: 1}", "count": 1, "why": "x", "infeasible": False},
+    ]
+    assert unserved({"autoscaler": {"waiting": waiting}}) == ["gpu: the budget allows no more"]

@@ -16,6 +16,7 @@ from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.runtimes import ray_nodes
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit, load_text, read_text
+from clusterctl.sync.transfer import Mount
 
 TEXT = """\
 cluster_name: c
@@ -49,13 +50,13 @@ def commands(facts: setup.NodeFacts) -> dict[str, str]:
 
 def head(text: str = TEXT) -> setup.NodeFacts:
     kind = node_types.head_type(spec(text), {})
-    return ray_nodes.head_facts(spec(text), HEAD, kind, "token", "")
+    return ray_nodes.head_facts(spec(text), HEAD, kind, "token")
 
 
 def worker(text: str = TEXT) -> setup.NodeFacts:
     machine = Machine("m1", MachineState.RUNNING, "w", {}, "10.0.0.2", zone="z", market="spot")
     kind = next(kind for kind in node_types.node_types(spec(text), {}) if kind.name == "w")
-    return ray_nodes.worker_facts(spec(text), machine, "10.0.0.1", kind, "token", "")
+    return ray_nodes.worker_facts(spec(text), machine, "10.0.0.1", kind, "token")
 
 
 def test_the_head() -> None:
@@ -84,17 +85,13 @@ def test_a_worker() -> None:
     assert '--address="$RAY_HEAD_IP:6379"' in commands(facts)["start_commands[1]"]
     assert facts.env["RAY_HEAD_IP"] == "10.0.0.1"
     assert json.loads(facts.env["RAY_OVERRIDE_RESOURCES"]) == {"CPU": 4.0, "GPU": 1.0}
-    assert not facts.lease
+    assert "lease" not in commands(facts)
     labels = json.loads(facts.env["RAY_OVERRIDE_LABELS"])
     assert (labels["team"], labels["ray.io/node-group"], labels["ray.io/market-type"]) == ("a", "w", "spot")
 
 
 def test_a_worker_that_costs_holds_a_lease() -> None:
-    kind = next(kind for kind in node_types.node_types(spec(), {}) if kind.name == "w")
-    machine = Machine("m1", MachineState.RUNNING, "w", {}, "10.0.0.2")
-    facts = ray_nodes.worker_facts(spec(), machine, "10.0.0.1", kind, "token", "", is_cloud=True)
-    assert facts.lease == "10.0.0.1:6379"
-    assert "lease" in commands(facts)
+    assert "echo 10.0.0.1:6379 >" in commands(replace(worker(), is_cloud=True))["lease"]
 
 
 def test_the_specs_own_start_commands_are_used_as_they_are() -> None:
@@ -124,9 +121,9 @@ def test_where_ray_comes_from(tmp_path: pathlib.Path) -> None:
     newest = commands(head(TEXT.replace(", version: 2.60.0", "")))["install Ray"]
     assert newest.count("'ray[default]'") == 1
     wheels = setup.steps(head(TEXT.replace("2.60.0", "2.60.0, wheelhouse: /w")), Found())
-    assert [(step.name, step.source) for step in wheels][:2] == [
-        ("copy Ray's wheels", "/w"),
-        ("install Ray", ""),
+    assert [(step.name, step.mounts) for step in wheels][:2] == [
+        ("copy Ray's wheels", (Mount("~/.clusterctl-node/wheels", "/w"),)),
+        ("install Ray", ()),
     ]
     assert "--no-index --find-links wheels" in wheels[1].command
     python = tmp_path / "bin" / "python"

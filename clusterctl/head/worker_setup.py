@@ -1,10 +1,11 @@
-"""Sets up workers; lives on the head."""
+"""Sets up workers, and brings them what changes of the head's files."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -17,13 +18,13 @@ from autoscaler.provider import (
     Shell,
     machine_labels,
 )
-from clusterctl.head.order import JoinToken
+from clusterctl.launcher import containers, setup, shipping, steps
+from clusterctl.launcher.runtimes import engine_nodes
+from clusterctl.launcher.setup import NodeFacts
 from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
 
-from . import containers, setup, shipping, steps
-from .runtimes import engine_nodes
-from .setup import NodeFacts
+from .order import JoinToken
 
 _MOST_LOGS = 200
 
@@ -143,7 +144,7 @@ class WorkerSetup:
 
     def _facts(self, machine: Machine, node_type: NodeType, instance_id: str) -> NodeFacts:
         runtime = None if self._provider.head_extras is None else shipping.for_worker
-        return engine_nodes.worker_facts(
+        facts = engine_nodes.worker_facts(
             self._spec,
             machine,
             node_type,
@@ -151,9 +152,9 @@ class WorkerSetup:
             self._control_address,
             self._secret_file,
             runtime,
-            self._digests,
-            self._provider.capabilities.shutdown_ends,
         )
+        is_cloud = self._provider.capabilities.shutdown_ends
+        return replace(facts, digests=self._digests, is_cloud=is_cloud)
 
     @contextlib.contextmanager
     def _shell(self, machine: Machine) -> Iterator[Shell]:

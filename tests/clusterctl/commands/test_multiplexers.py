@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from clusterctl.commands.multiplexers import NO_SUCH_PROGRAM, Multiplexer, begin, join
 from clusterctl.shell.local import LocalShell
-from clusterctl.shell.multiplexers import NO_SUCH_PROGRAM, Multiplexer, begin, join
 from tests.polling import eventually
 
 

@@ -6,6 +6,7 @@ import io
 import pathlib
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -32,9 +33,8 @@ FAKE = '#!/bin/sh\necho "$(id -un) $*" >> /run/shutdown-said\n'
 
 
 def facts_of(head: str, holds_lease: bool) -> NodeFacts:
-    return engine_nodes.worker_facts(
-        SPEC, WORKER, NodeType("w"), "w-1", head, "/secret", is_cloud=holds_lease
-    )
+    facts = engine_nodes.worker_facts(SPEC, WORKER, NodeType("w"), "w-1", head, "/secret")
+    return replace(facts, is_cloud=holds_lease)
 
 
 def test_only_machines_that_cost_hold_a_lease_and_they_do_before_anything_slow() -> None:

@@ -20,7 +20,7 @@ from autoscaler.provider import (
     SetupError,
 )
 from clusterctl.head.order import JoinToken
-from clusterctl.launcher.worker_setup import WorkerSetup
+from clusterctl.head.worker_setup import WorkerSetup
 from clusterctl.spec.load import load_text
 
 SPEC = load_text(
