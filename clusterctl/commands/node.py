@@ -80,7 +80,7 @@ def print_token() -> None:
 
     from clusterctl.errors import NotFound
     from clusterctl.head import daemons
-    from clusterctl.head.order import JoinToken
+    from clusterctl.startup.order import JoinToken
 
     record = daemons.head_here()
     if record is None:

@@ -11,8 +11,8 @@ from clusterctl import output
 from .options import Json
 
 if TYPE_CHECKING:
-    from clusterctl.head.order import JoinToken
-    from clusterctl.head.record import DaemonRecord
+    from clusterctl.startup.order import JoinToken
+    from clusterctl.startup.record import DaemonRecord
 
 
 def start(
@@ -80,7 +80,7 @@ def start(
 
     from clusterctl.errors import UsageProblem
     from clusterctl.head import daemons, worker
-    from clusterctl.head.order import JoinOrder
+    from clusterctl.startup.order import JoinOrder
     from runtime._core.labels import parse_labels
 
     ways = sum((head, address is not None, stop))
@@ -169,7 +169,7 @@ def _token() -> JoinToken | None:
     """What this machine is to join by. Nothing that is started here inherits it."""
     from clusterctl import settings
     from clusterctl.errors import UsageProblem
-    from clusterctl.head.order import JoinToken
+    from clusterctl.startup.order import JoinToken
 
     text = settings.take_join_token()
     if not text:

@@ -216,9 +216,12 @@ def _rehearse(run: Up, restart: Restart, json: bool) -> None:
 
 def _show(run: Up, chosen: Plan, costs: Costs | None, dry_run: bool, json: bool) -> None:
     """What is about to happen: the result of a dry run, else beside the results."""
+    import msgspec
+
     from clusterctl import plan_view
 
-    changes = run.changes() if chosen.steps else []
+    before, after = msgspec.to_builtins(run.record.spec), msgspec.to_builtins(run.spec)
+    changes = plan_view.changes(before, after) if chosen.steps else []
     if dry_run and json:
         output.as_json_line(plan_view.as_builtins(run.record.name, chosen.steps, costs, changes))
         return

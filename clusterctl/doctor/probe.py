@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import shlex
 
-from clusterctl.head.record import NO_BOOT_ENTRY
 from clusterctl.launcher import life
 from clusterctl.launcher.runtimes.engine_nodes import READ_RECORD
+from clusterctl.startup.record import NO_BOOT_ENTRY
 
 from .facts import Entry, Seen
 

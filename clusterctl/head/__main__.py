@@ -16,9 +16,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from clusterctl import processes
-from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, first_control_store, listen, with_ports_of_before
-from clusterctl.head.record import DaemonRecord, boot_id, read, remember
+from clusterctl.startup.config import HeadConfig
+from clusterctl.startup.record import DaemonRecord, boot_id, read, remember
 from runtime._node import registry
 from runtime._system import daemon_log, files, interpreter, stacks
 

@@ -17,11 +17,11 @@ import msgspec
 
 from clusterctl import processes, settings
 from clusterctl.errors import CliError, TimedOut
+from clusterctl.startup import boot_entry
+from clusterctl.startup.record import NO_BOOT_ENTRY, DaemonRecord, forget, read, remember, running
 from runtime._system import files
 from runtime._system import settings as engine_settings
 
-from . import boot_entry
-from .record import NO_BOOT_ENTRY, DaemonRecord, forget, read, remember, running
 from .session import (
     READY_TIMEOUT_S,
     STOP_S,
@@ -57,7 +57,7 @@ def start_head(
             return found
         secret_file = secret_of(session, secret_file)
         if config_file is None:
-            from .config import HeadConfig
+            from clusterctl.startup.config import HeadConfig
 
             own = HeadConfig(
                 cluster_id=f"by-hand-{os.urandom(4).hex()}",
@@ -205,7 +205,8 @@ def _ask_for_end(number: int, frame: object) -> None:
 def _protect(session: str, config_file: str, secret_file: str, record: DaemonRecord) -> DaemonRecord:
     """Has the head's keeper started after a reboot, where the head is to be restarted; returns the record that says
     so."""
-    from .config import HeadConfig
+    from clusterctl.startup.config import HeadConfig
+
     from .keeping import keeper_command, keeper_log
 
     config = HeadConfig.read(config_file)

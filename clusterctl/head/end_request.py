@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from clusterctl import settings
-from clusterctl.head.record import FILE, DaemonRecord
+from clusterctl.startup.record import FILE, DaemonRecord
 from runtime._clients.control import ControlClient
 from runtime._transport.channel import CallError
 from runtime._wire.messages.control import KvDelete, KvGet, KvPut

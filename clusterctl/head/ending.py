@@ -14,8 +14,7 @@ from autoscaler.provider import SPOT, Machine, NotFound, ProviderError
 from clusterctl.errors import CliError
 from clusterctl.launcher import machines
 from clusterctl.providers.protocol import OperatorProvider
-
-from . import lease_guard
+from clusterctl.startup import lease_guard
 
 log = logging.getLogger(__name__)
 

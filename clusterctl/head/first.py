@@ -10,8 +10,8 @@ import time
 
 import msgspec
 
-from clusterctl.head.config import HeadConfig
-from clusterctl.head.record import read
+from clusterctl.startup.config import HeadConfig
+from clusterctl.startup.record import read
 from runtime._session.daemons import Daemon, start_control
 
 _LOOPBACK = "127.0.0.1"

@@ -19,12 +19,12 @@ with interpreter.startup():
     import msgspec
 
     from clusterctl.errors import CliError
+    from clusterctl.startup.order import JoinOrder
+    from clusterctl.startup.record import running
     from runtime._node.agent_process import run
     from runtime._node.options import NodeOptions, zygote_delay_s
     from runtime._session.coming_up import log_file
 
-    from .order import JoinOrder
-    from .record import running
     from .session import session_dir, turn
     from .worker import node_options, not_joined, remembered
 

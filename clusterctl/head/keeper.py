@@ -21,12 +21,12 @@ import msgspec
 
 from clusterctl import processes
 from clusterctl.errors import CliError
-from clusterctl.head import lease_guard
-from clusterctl.head.config import HeadConfig
 from clusterctl.head.daemons import spawn_head
 from clusterctl.head.keeping import LOCK
-from clusterctl.head.record import boot_id, read, remember, running
 from clusterctl.head.session import turn
+from clusterctl.startup import lease_guard
+from clusterctl.startup.config import HeadConfig
+from clusterctl.startup.record import boot_id, read, remember, running
 
 log = logging.getLogger("clusterctl.head.keeper")
 

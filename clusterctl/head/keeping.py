@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from .record import read
+from clusterctl.startup.record import read
 
 log = logging.getLogger(__name__)
 

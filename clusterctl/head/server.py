@@ -25,6 +25,8 @@ from clusterctl.launcher import node_types
 from clusterctl.providers import registry
 from clusterctl.providers.protocol import OperatorProvider, Seat
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.startup.config import HeadConfig
+from clusterctl.startup.record import forget
 from runtime._clients.control import ControlClient
 from runtime._control.storage import StorageError
 from runtime._core import head_api
@@ -37,11 +39,9 @@ from runtime._wire.messages.control import KvPut
 from . import end_request, ending
 from .api import Api
 from .autostop import Autostop
-from .config import HeadConfig
 from .first import HeadError, control_store
 from .jobs import JobSupervisor
 from .keeping import keep_keeper, keeper_command
-from .record import forget
 from .remote_drivers import RemoteDrivers
 from .session import sockets_dir
 from .supervision import GaveUp, keep_alive, keep_going

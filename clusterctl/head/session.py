@@ -10,10 +10,9 @@ from collections.abc import Iterator
 
 from clusterctl import settings
 from clusterctl.errors import NotFound, TimedOut, UsageProblem
+from clusterctl.startup.record import running
 from runtime._node import registry
 from runtime._system import files
-
-from .record import running
 
 READY_TIMEOUT_S = 45.0
 STOP_S = 15.0

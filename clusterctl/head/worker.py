@@ -8,12 +8,12 @@ from typing import Any
 
 from clusterctl import processes
 from clusterctl.errors import CliError, Unreachable
+from clusterctl.startup.order import JoinOrder, JoinToken
+from clusterctl.startup.record import DaemonRecord, boot_id, remember, running
 from runtime._node.options import NodeOptions
 from runtime._session.coming_up import DaemonError, node_amounts
 from runtime._system import files
 
-from .order import JoinOrder, JoinToken
-from .record import DaemonRecord, boot_id, remember, running
 from .session import secret_of, session_dir, sockets_dir, turn
 
 

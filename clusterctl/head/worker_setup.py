@@ -23,8 +23,7 @@ from clusterctl.launcher.runtimes import engine_nodes
 from clusterctl.launcher.setup import NodeFacts
 from clusterctl.providers.protocol import OperatorProvider
 from clusterctl.spec.definition import ClusterSpec
-
-from .order import JoinToken
+from clusterctl.startup.order import JoinToken
 
 _MOST_LOGS = 200
 

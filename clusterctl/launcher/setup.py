@@ -15,10 +15,10 @@ from dataclasses import dataclass, field, replace
 
 from autoscaler.provider import NodeType, SetupError, Shell
 from clusterctl.artefacts.target import NoRuntime, Target, Unsupported
-from clusterctl.head import lease_guard
 from clusterctl.shell import archive
 from clusterctl.shell.container import ContainerShell
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.startup import lease_guard
 from clusterctl.sync import transfer
 from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Mount

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import msgspec
-
 from autoscaler.provider import (
     Capacity,
     LaunchRequest,
@@ -26,7 +24,6 @@ from autoscaler.provider import (
 from clusterctl import home as homes
 from clusterctl.errors import CliError, Interrupted, SetupFailed, from_provider
 from clusterctl.home import ClusterRecord
-from clusterctl.plan_view import changes
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.load import cluster_limit
 from clusterctl.sync.transfer import SyncError
@@ -54,12 +51,12 @@ class UpResult:
 
 
 class Up:
-    """One run of `up`, or a rehearsal, which changes nothing."""
+    """One run of `up`, or a rehearsal, which changes nothing. `spec`: what the cluster shall be."""
 
     def __init__(self, cluster: Cluster, is_rehearsal: bool = False) -> None:
         self._cluster = cluster
         self._home = cluster.home
-        self._spec = cluster.spec
+        self.spec = cluster.spec
         self._is_rehearsal = is_rehearsal
         self._watcher = cluster.watcher
         self._runtime = runtime_of(cluster.spec)
@@ -82,19 +79,19 @@ class Up:
 
     def plan(self, restart: Restart, facts: Facts | None = None) -> Plan:
         """What is to be done, as things are now, or as `facts` say."""
-        if self._cluster.is_known and _place(self.record.spec) != _place(self._spec):
+        if self._cluster.is_known and _place(self.record.spec) != _place(self.spec):
             return Plan(
                 refusal=f"cluster '{self.record.name}' is at another place: {', '.join(_place(self.record.spec))}",
                 advice="End it first, with `clusterctl down` and its name, or give this one another: -n NAME.",
             )
         chosen = plan(facts or self.facts(), restart)
-        return chosen if self._spec.runtime.autoscales else without_autoscaler(chosen)
+        return chosen if self.spec.runtime.autoscales else without_autoscaler(chosen)
 
     def check(self) -> list[Problem]:
         """The check phase: what would make it fail, before anything is made."""
         cluster = self._cluster
         try:
-            return preflight.problems(self._spec, cluster.provider, cluster.kinds(), cluster.shipment)
+            return preflight.problems(self.spec, cluster.provider, cluster.kinds(), cluster.shipment)
         except ProviderError as error:
             raise from_provider(error) from error
 
@@ -104,18 +101,11 @@ class Up:
         Raises:
             CliError: the provider does not tell its offers.
         """
-        return estimate(self._spec, self._cluster.provider, self._cluster.kinds())
+        return estimate(self.spec, self._cluster.provider, self._cluster.kinds())
 
     def machines(self) -> Costs:
         """The machines of the cluster with this spec, without their prices. Asks nobody."""
-        return costs(self._cluster.kinds(), self._spec.head_node_type, cluster_limit(self._spec), None, None)
-
-    def changes(self) -> list[str]:
-        """What the spec says otherwise than the one that is remembered."""
-        if not self._cluster.is_known:
-            return []
-        before, after = msgspec.to_builtins(self.record.spec), msgspec.to_builtins(self._spec)
-        return changes(before, after)
+        return costs(self._cluster.kinds(), self.spec.head_node_type, cluster_limit(self.spec), None, None)
 
     def apply(self, chosen: Plan) -> UpResult:
         """Does what the plan says. A new cluster that does not come up is removed again."""
@@ -207,7 +197,7 @@ class Up:
         if not os.path.exists(self._home.secret_file(record.name)):
             self._home.new_secret(record.name)
         head_type = cluster.head_kind()
-        self._watcher.say(f"creating the head ({head_type.name}, {self._spec.provider.type_name})")
+        self._watcher.say(f"creating the head ({head_type.name}, {self.spec.provider.type_name})")
         problems: list[ProviderError] = []
         try:
             with ThreadPoolExecutor(1) as pool:
@@ -238,7 +228,7 @@ class Up:
             node_type=head_type,
             count=1,
             offer=offer,
-            tags=node_types.head_tags(self._spec, self.record.cluster_id),
+            tags=node_types.head_tags(self.spec, self.record.cluster_id),
             instance_ids=(f"{self.record.cluster_id}-head",),
         )
 
@@ -284,7 +274,7 @@ class Up:
 
     def _files_digest(self) -> str:
         try:
-            return setup.files_digest(setup.operators_mounts(self._spec), self._cluster.digests_file())
+            return setup.files_digest(setup.operators_mounts(self.spec), self._cluster.digests_file())
         except SyncError as error:
             raise SetupFailed(f"file_mounts: {error}", CORRECT) from error
 

@@ -1,5 +1,5 @@
 """What a worker's machine in a cloud does when it boots, before anybody has entered it: nobody may ever come, for its
-head may die first. The guard of its lease (`clusterctl/head/lease_guard.py`) takes that back. Pure.
+head may die first. The guard of its lease (`clusterctl/startup/lease_guard.py`) takes that back. Pure.
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ import msgspec
 from autoscaler.provider import Machine
 from clusterctl.api_client import Answer
 from clusterctl.errors import SetupFailed
-from clusterctl.head.config import HeadConfig
-from clusterctl.head.record import NO_BOOT_ENTRY, DaemonRecord
 from clusterctl.home import ClusterRecord, Home
 from clusterctl.providers import registry
 from clusterctl.spec import ray_start
+from clusterctl.startup.config import HeadConfig
+from clusterctl.startup.record import NO_BOOT_ENTRY, DaemonRecord
 
 from .. import containers, machines
 from ..cluster import Cluster

@@ -14,9 +14,9 @@ import msgspec
 
 from autoscaler.provider import Machine, NodeType, machine_labels
 from clusterctl.artefacts.target import Target
-from clusterctl.head.order import JoinOrder
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
+from clusterctl.startup.order import JoinOrder
 
 from .. import setup
 from ..setup import BASE_PYTHON, NODE_FOLDER, PYTHON, NodeFacts

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError, listen
+from clusterctl.startup.config import HeadConfig
 
 
 def test_what_it_accepts_sends_the_body_of_an_answer_at_once() -> None:

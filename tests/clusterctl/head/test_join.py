@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 import runtime
-from clusterctl.head.order import JoinOrder
 from clusterctl.launcher.runtimes.engine_nodes import join_command
+from clusterctl.startup.order import JoinOrder
 from runtime._node.zygote_spawn import daemon_environment
 from runtime._session import Daemon, new_session_dir, start_control, write_secret
 from tests.polling import eventually

@@ -13,10 +13,10 @@ import pytest
 from clusterctl import processes
 from clusterctl.errors import CliError
 from clusterctl.head import keeper
-from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import with_ports_of_before
-from clusterctl.head.record import DaemonRecord, forget, read, remember, running
 from clusterctl.spec.definition import Autostop
+from clusterctl.startup.config import HeadConfig
+from clusterctl.startup.record import DaemonRecord, forget, read, remember, running
 
 
 class Over(Exception):

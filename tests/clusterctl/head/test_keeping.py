@@ -12,7 +12,7 @@ import pytest
 
 from clusterctl.head import keeping
 from clusterctl.head.keeping import LOCK, keep_keeper
-from clusterctl.head.record import DaemonRecord, remember
+from clusterctl.startup.record import DaemonRecord, remember
 from tests.polling import eventually, stays
 
 STARTED = "started"

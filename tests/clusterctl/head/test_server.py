@@ -13,10 +13,10 @@ import pytest
 
 from autoscaler.provider import Capabilities
 from clusterctl.head import ending, server
-from clusterctl.head.config import HeadConfig
 from clusterctl.head.first import HeadError
 from clusterctl.head.jobs import JobSupervisor
 from clusterctl.head.supervision import GaveUp
+from clusterctl.startup.config import HeadConfig
 from runtime._session.daemons import Daemon, DaemonError
 
 

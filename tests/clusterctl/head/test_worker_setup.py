@@ -19,9 +19,9 @@ from autoscaler.provider import (
     Offer,
     SetupError,
 )
-from clusterctl.head.order import JoinToken
 from clusterctl.head.worker_setup import WorkerSetup
 from clusterctl.spec.load import load_text
+from clusterctl.startup.order import JoinToken
 
 SPEC = load_text(
     "cluster_name: c\nprovider: {type: local}\nhead_node_type: head\n"

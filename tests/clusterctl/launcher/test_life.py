@@ -14,11 +14,11 @@ import pytest
 
 from autoscaler.provider import Machine, MachineState, ShellTimedOut
 from clusterctl import processes
-from clusterctl.head.record import DaemonRecord, boot_id, remember
 from clusterctl.launcher import life
 from clusterctl.launcher.life import Life, Proof
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.load import load_text
+from clusterctl.startup.record import DaemonRecord, boot_id, remember
 
 SPEC = "cluster_name: c\nprovider: {type: local}\nhead_node_type: h\navailable_node_types: {h: {}, w: {}}\n"
 MACHINE = Machine("m", MachineState.RUNNING, "h", {})

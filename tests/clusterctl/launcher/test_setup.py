@@ -27,7 +27,6 @@ from autoscaler.provider import (
     ShellTimedOut,
 )
 from clusterctl.artefacts.packing import Archive
-from clusterctl.head.order import JoinOrder
 from clusterctl.launcher import readiness, setup
 from clusterctl.launcher.node_look import Found
 from clusterctl.launcher.runtimes import engine_nodes
@@ -37,6 +36,7 @@ from clusterctl.launcher.steps import SetupLog
 from clusterctl.shell import archive
 from clusterctl.shell.local import LocalShell
 from clusterctl.spec.load import load_text
+from clusterctl.startup.order import JoinOrder
 from clusterctl.sync.rules import rules
 from clusterctl.sync.transfer import Mount
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.head.boot_entry import script_text, with_line, without_line
+from clusterctl.startup.boot_entry import script_text, with_line, without_line
 
 OTHERS = (
     "MAILTO=me\n# mine\n\n@reboot /opt/other # clusterctl is not this one\n0 5 * * 1 tar \xb5 \udcff %x\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clusterctl.head.order import JoinToken
+from clusterctl.startup.order import JoinToken
 
 TOKEN = JoinToken(
     address="10.0.0.1:4321",

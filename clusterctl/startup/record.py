@@ -67,7 +67,7 @@ def forget(session: str) -> None:
     """Says that nothing is meant to run there, and removes what would start it after a reboot."""
     record = read(session)
     if record is not None and record.boot_entry not in ("", NO_BOOT_ENTRY):
-        from clusterctl.head import boot_entry
+        from . import boot_entry
 
         try:
             boot_entry.remove(record.cluster_id)
