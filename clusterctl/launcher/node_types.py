@@ -172,13 +172,13 @@ def _setup(spec: ClusterSpec) -> list[object]:
     ]
 
 
-def head_tags(spec: ClusterSpec, cluster_id: str) -> dict[str, str]:
-    """The tags of the head's machine."""
+def tags(spec: ClusterSpec, cluster_id: str, name: str = "") -> dict[str, str]:
+    """The tags of workers of a type; "": of the head's machine."""
     return {
         MachineTags.CLUSTER_ID: cluster_id,
         MachineTags.CLUSTER_NAME: spec.cluster_name,
-        MachineTags.ROLE: MachineTags.HEAD,
-        MachineTags.CONFIG_HASH: head_hash(spec),
+        MachineTags.ROLE: MachineTags.WORKER if name else MachineTags.HEAD,
+        MachineTags.CONFIG_HASH: worker_hash(spec, name) if name else head_hash(spec),
         MachineTags.HASH_VERSION: HASH_VERSION,
     }
 

@@ -228,7 +228,7 @@ class Up:
             node_type=head_type,
             count=1,
             offer=offer,
-            tags=node_types.head_tags(self.spec, self.record.cluster_id),
+            tags=node_types.tags(self.spec, self.record.cluster_id),
             instance_ids=(f"{self.record.cluster_id}-head",),
         )
 

@@ -11,11 +11,14 @@ import os
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from clusterctl.errors import UsageProblem
 
 from .target import SshTarget
+
+if TYPE_CHECKING:
+    import paramiko
 
 DEFAULT = "~/.ssh/config"
 NONE = "none"
@@ -32,21 +35,6 @@ _MOST_INCLUDES = 16
 _HINT = "Correct it, or set auth.ssh_config in the cluster's YAML to another file, or to `none`."
 
 
-class _Parsed(Protocol):
-    def lookup(self, hostname: str) -> Mapping[str, object]: ...
-
-
-def _parsed(text: str) -> _Parsed:
-    import paramiko
-
-    class Parsed(paramiko.SSHConfig):  # type: ignore[misc]  # paramiko has no types
-        # %h, %p and %r of a ProxyCommand stay: the target knows what goes before the configuration's port and user.
-        TOKENS_BY_CONFIG_KEY = {**paramiko.SSHConfig.TOKENS_BY_CONFIG_KEY, "proxycommand": ["~"]}
-
-    parsed: _Parsed = Parsed.from_text(text)
-    return parsed
-
-
 class SshConfig:
     """What a configuration says about machines.
 
@@ -60,12 +48,17 @@ class SshConfig:
 
     def __init__(self, text: str, file: str = DEFAULT) -> None:
         self._file = file
-        self._parsed: _Parsed | None = None
+        self._parsed: paramiko.SSHConfig | None = None
         if text.strip():
             import paramiko
 
+            class Config(paramiko.SSHConfig):  # type: ignore[misc]  # paramiko has no types
+                # %h, %p and %r of a ProxyCommand stay: the target knows what goes before the configuration's port and
+                # user.
+                TOKENS_BY_CONFIG_KEY = {**paramiko.SSHConfig.TOKENS_BY_CONFIG_KEY, "proxycommand": ["~"]}
+
             try:
-                self._parsed = _parsed(text)
+                self._parsed = Config.from_text(text)
             except (paramiko.SSHException, ValueError) as error:
                 raise self._wrong(error) from error
 
@@ -154,7 +147,8 @@ class SshConfig:
         import paramiko
 
         try:
-            return self._parsed.lookup(host)
+            found: Mapping[str, object] = self._parsed.lookup(host)
+            return found
         except (paramiko.SSHException, ImportError, ValueError, KeyError) as error:  # of `Match exec`
             raise self._wrong(error) from error
 

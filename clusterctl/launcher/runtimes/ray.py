@@ -12,7 +12,7 @@ from clusterctl.api_client import Answer
 from clusterctl.errors import CliError, SetupFailed, TimedOut
 from clusterctl.home import ClusterRecord, Home
 
-from .. import machines, setup
+from .. import machines, node_types, setup
 from ..buying import Buyer
 from ..cluster import Cluster
 from ..plan import Health
@@ -99,7 +99,7 @@ class LaunchedWorkers:
         kinds = self._kinds()
         for name, count in todo.missing.items():
             say(f"creating {count} {name}")
-            tags = ray_nodes.worker_tags(cluster.spec, cluster.record.cluster_id, name)
+            tags = node_types.tags(cluster.spec, cluster.record.cluster_id, name)
             found += buyer.buy(kinds[name], count, tags)
         head = cluster.head()
         joined = _joined(cluster) if found else frozenset()

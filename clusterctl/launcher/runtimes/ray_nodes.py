@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 
-from autoscaler.config import HASH_VERSION
 from autoscaler.provider import Machine, MachineTags, NodeType, machine_labels
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec, RayRuntime
@@ -197,17 +196,6 @@ def workers(spec: ClusterSpec, listed: Collection[Machine]) -> Workers:
         else:
             surplus.append(machine.id)
     return Workers({name: count for name, count in wanted.items() if count > 0}, tuple(surplus))
-
-
-def worker_tags(spec: ClusterSpec, cluster_id: str, name: str) -> dict[str, str]:
-    """The tags of workers of a type."""
-    return {
-        MachineTags.CLUSTER_ID: cluster_id,
-        MachineTags.CLUSTER_NAME: spec.cluster_name,
-        MachineTags.ROLE: MachineTags.WORKER,
-        MachineTags.CONFIG_HASH: node_types.worker_hash(spec, name),
-        MachineTags.HASH_VERSION: HASH_VERSION,
-    }
 
 
 # -- what Ray says

@@ -8,8 +8,9 @@ from typing import cast
 import pytest
 
 from autoscaler.provider import Auth, Capabilities, Machine, MachineState, MachineTags, ProviderError
-from clusterctl.head import ending, lease_guard
+from clusterctl.head import ending
 from clusterctl.providers.protocol import OperatorProvider
+from clusterctl.startup import lease_guard
 
 HEAD = Machine("h", MachineState.RUNNING, "head", {MachineTags.ROLE: MachineTags.HEAD})
 WORKER = Machine("w", MachineState.RUNNING, "w", {})

@@ -72,7 +72,7 @@ class Run:
         return Buyer(self.home, self.record(), provider or self.provider())
 
     def tags(self) -> Mapping[str, str]:
-        return ray_nodes.worker_tags(self.spec, self.record().cluster_id, "worker")
+        return node_types.tags(self.spec, self.record().cluster_id, "worker")
 
     def buy(self, buyer: Buyer, count: int = 3) -> list[Machine]:
         return buyer.buy(self.kind, count, self.tags())
