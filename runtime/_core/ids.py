@@ -149,6 +149,11 @@ class PlacementGroupID(BaseID):
     __slots__ = ()
 
 
+def job_of_object(binary: bytes) -> bytes:
+    """The job whose task makes an object."""
+    return binary[TASK_BYTES - JOB_BYTES : TASK_BYTES]
+
+
 def actor_id(job_id: bytes) -> bytes:
     """A fresh actor id of a job."""
     made = os.urandom(ACTOR_BYTES - JOB_BYTES)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
-from runtime._core.ids import JOB_BYTES, TASK_BYTES
+from runtime._core.ids import job_of_object
 from runtime._core.store_index import StoredObject
 from runtime._store.service import ObjectStore
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message
 from runtime._wire.messages.node import (
     FreeObjects,
+    JobStore,
     NodeStore,
     StoreAdd,
     StoreAllot,
@@ -130,16 +131,27 @@ class ObjectService:
         """What this store holds."""
         index = self._store.index
         on_disk = [object_id for object_id in message.object_ids if index.is_on_disk(object_id)]
+        jobs: dict[bytes, tuple[int, int, int]] = {}
+        in_memory = 0
+        for entry in index.entries():
+            job_id, size = job_of_object(entry.object_id), entry.size_bytes
+            memory, disk, count = jobs.get(job_id, (0, 0, 0))
+            has_memory = entry.offset is not None
+            in_memory += has_memory
+            jobs[job_id] = memory + size * has_memory, disk + size * bool(entry.file), count + 1
         store = NodeStore(
             self._node_id,
             index.allocator.capacity,
             index.used_bytes,
-            sum(entry.offset is not None for entry in index.entries()),
+            in_memory,
             index.spilled_bytes,
             index.spilled_count,
             self._store.restored_bytes,
             self._store.restored_count,
             on_disk,
+            index.allotments.allotted_bytes,
+            index.evictable_bytes,
+            [JobStore(job_id, *numbers) for job_id, numbers in jobs.items()],
         )
         return StoreStatuses([store])
 
@@ -166,7 +178,7 @@ class ObjectService:
         def is_left_over(entry: StoredObject) -> bool:
             if entry.primary:
                 return entry.owner_worker == driver_id
-            return entry.object_id[TASK_BYTES - JOB_BYTES : TASK_BYTES] == job_id
+            return job_of_object(entry.object_id) == job_id
 
         self._store.drop_where(is_left_over)
 

@@ -26,6 +26,8 @@ from .objects import Objects
 from .store import Store
 
 ADOPT_TIMEOUT_S = 60.0
+AT_ONCE = 10_000
+"""Locations asked for in one message."""
 
 
 class ObjectAdmin:
@@ -128,39 +130,44 @@ class ObjectAdmin:
     # ------------------------------------------------------------ where objects are
 
     def locations(self, refs: Sequence[ObjectRef], timeout_s: float | None) -> dict[ObjectRef, Location]:
-        """What the owners say; without those that are gone.
+        """What the owners say, each asked at once for up to `AT_ONCE`; without the objects of those that are gone.
 
         Raises:
             GetTimeoutError: an owner did not answer in time.
         """
         links = self._links
         found: dict[ObjectRef, Location] = {}
-        missing: dict[ObjectRef, Entry] = {}
+        by_owner: dict[bytes, list[ObjectRef]] = {}
         left = 0
 
-        def asked(ref: ObjectRef, reply: Any) -> None:
+        def answered(asked: list[ObjectRef], reply: Any) -> None:
             nonlocal left
             left -= 1
             if isinstance(reply, Locations):
-                found[ref] = reply.found[0]
+                found.update(zip(asked, reply.found, strict=True))
 
         with links.lock:
             for ref in dict.fromkeys(refs):
-                entry = ref._entry
-                if entry.owner is None:
-                    found[ref] = self._location(entry)
+                owner = ref._entry.owner
+                if owner is None:
+                    found[ref] = self._location(ref._entry)
                 else:
-                    missing[ref] = entry
-            for ref, entry in missing.items():
-                assert entry.owner is not None
-                connection = links.peer(entry.owner)
-                if connection is not None:
+                    by_owner.setdefault(owner.worker_id, []).append(ref)
+            for theirs in by_owner.values():
+                owner = theirs[0]._entry.owner
+                assert owner is not None
+                connection = links.peer(owner)
+                for start in range(0, len(theirs) if connection is not None else 0, AT_ONCE):
+                    assert connection is not None
+                    asked = theirs[start : start + AT_ONCE]
                     left += 1
-                    connection.call(GetLocations([entry.object_id]), partial(asked, ref))
+                    connection.call(GetLocations([ref.binary() for ref in asked]), partial(answered, asked))
         links.pump.kick()
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if not links.wait(lambda: not left, None if deadline is None else deadline - time.monotonic()):
-            raise exceptions.GetTimeoutError(f"{left} owners did not say where their objects are in time.")
+            raise exceptions.GetTimeoutError(
+                f"Owners did not say in time where their objects are: {left} requests are not answered."
+            )
         return {ref: found[ref] for ref in dict.fromkeys(refs) if ref in found}
 
     def known_locations(self, refs: Sequence[ObjectRef]) -> dict[ObjectRef, Location]:

@@ -285,8 +285,20 @@ class StoreUnpin(Message, frozen=True, array_like=True, tag=336):
     object_ids: list[bytes]
 
 
+class JobStore(Message, frozen=True, array_like=True):
+    """What the objects of one job take of a node's object store. An object that is in memory and in a file counts as
+    both."""
+
+    job_id: bytes
+    memory_bytes: int
+    disk_bytes: int
+    objects: int
+
+
 class NodeStore(Message, frozen=True, array_like=True):
-    """The object store of one node. `on_disk`: which of the objects asked for have been spilled there."""
+    """The object store of one node. `on_disk`: which of the objects asked for have been spilled there.
+    `reserved_bytes`: of the memory, what processes have set aside for objects to come; it is not used.
+    `evictable_bytes`: of what is used, what can go at once without a loss."""
 
     node_id: bytes
     capacity_bytes: int
@@ -297,6 +309,9 @@ class NodeStore(Message, frozen=True, array_like=True):
     restored_bytes: int
     restored_objects: int
     on_disk: list[bytes] = []
+    reserved_bytes: int = 0
+    evictable_bytes: int = 0
+    jobs: list[JobStore] = []
 
 
 class StoreStatuses(Message, frozen=True, array_like=True, tag=339):

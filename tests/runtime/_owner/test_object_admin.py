@@ -155,19 +155,36 @@ def test_where_objects_of_others_are(process: LoneProcess, owner: Peer) -> None:
     place = Location([b"m" * 28], 10)
 
     def answer(request: Any) -> Any:
-        if request.object_ids == [known.binary()]:
-            return Locations([place])
+        if known.binary() in request.object_ids:
+            return Locations([place, Location([], -1)])
         return ErrorReply(ErrorKind.UNAVAILABLE, "gone")
 
     owner.answer = answer
-    assert process.admin.locations([known, unknown], None) == {known: place}
+    owner.sent.clear()
+    found = process.admin.locations([known, unknown], None)
+    assert found == {known: place, unknown: Location([], -1)}
+    assert owner.sent == [GetLocations([known.binary(), unknown.binary()])]  # both in one message
+    assert process.admin.locations([unknown], None) == {}
+
+
+def test_many_locations_are_asked_for_in_parts(
+    process: LoneProcess, owner: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime._owner.object_admin.AT_ONCE", 2)
+    owner.answer = lambda _request: Ok()
+    refs = [process.admin.put_for([number], OWNER) for number in range(5)]
+    owner.answer = lambda request: Locations(
+        [Location([b"m" * 28], len(request.object_ids))] * len(request.object_ids)
+    )
+    sizes = [location.size_bytes for location in process.admin.locations(refs, None).values()]
+    assert sizes == [2, 2, 2, 2, 1]
 
 
 def test_an_owner_that_does_not_say_in_time(process: LoneProcess, owner: Peer) -> None:
     owner.answer = lambda _request: Ok()
     ref = process.admin.put_for([1], OWNER)
     owner.answer = lambda _request: None
-    with pytest.raises(exceptions.GetTimeoutError, match="1 owners did not say"):
+    with pytest.raises(exceptions.GetTimeoutError, match="Owners did not say in time"):
         process.admin.locations([ref], 0.0)
 
 

@@ -1,0 +1,96 @@
+"""Where objects are, and what the object stores of the nodes hold, as structures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from runtime._wire.messages.node import NodeStore, StoreStatus
+from runtime.object_ref import ObjectRef
+
+from .process import connected
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectLocation:
+    """`node_ids`: the nodes with a copy; none for a small value, which its owner keeps, and for a pending one.
+    `size_bytes`: of the serialized value; None while it is pending."""
+
+    node_ids: tuple[str, ...]
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobUse:
+    """What the objects of one job take on a node. An object that is both in memory and in a file counts as both."""
+
+    memory_bytes: int
+    disk_bytes: int
+    objects: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUse:
+    """The object store of one node.
+
+    `reserved_bytes`: set aside by processes for objects to come, and not used. `evictable_bytes`: of what is used, what
+    can go at once without a loss. `spilled_...` and `restored_...`: to and from disk since the node came up. `jobs`: by
+    job id.
+    """
+
+    node_id: str
+    capacity_bytes: int
+    used_bytes: int
+    reserved_bytes: int
+    evictable_bytes: int
+    objects_in_memory: int
+    spilled_bytes: int
+    spilled_objects: int
+    restored_bytes: int
+    restored_objects: int
+    jobs: Mapping[str, JobUse]
+
+    @property
+    def free_bytes(self) -> int:
+        """What is neither used nor set aside."""
+        return self.capacity_bytes - self.used_bytes - self.reserved_bytes
+
+
+def locations(refs: Sequence[ObjectRef], timeout_s: float | None = None) -> dict[ObjectRef, ObjectLocation]:
+    """Asks the owners of objects where they are, each once for all of its objects. Objects whose owner has died are
+    left out.
+
+    Raises:
+        GetTimeoutError: an owner did not answer in time.
+    """
+    return {
+        ref: ObjectLocation(
+            tuple(map(bytes.hex, found.node_ids)), found.size_bytes if found.size_bytes >= 0 else None
+        )
+        for ref, found in connected().object_admin.locations(refs, timeout_s).items()
+    }
+
+
+def stores(everywhere: bool = True) -> list[StoreUse]:
+    """The object stores of all nodes that answer in time, or that of this node alone; this one first.
+
+    Raises:
+        RaySystemError: the node agent is gone.
+    """
+    return [_use(store) for store in connected().ask(StoreStatus([], everywhere)).stores]
+
+
+def _use(store: NodeStore) -> StoreUse:
+    return StoreUse(
+        store.node_id.hex(),
+        store.capacity_bytes,
+        store.used_bytes,
+        store.reserved_bytes,
+        store.evictable_bytes,
+        store.objects,
+        store.spilled_bytes,
+        store.spilled_objects,
+        store.restored_bytes,
+        store.restored_objects,
+        {job.job_id.hex(): JobUse(job.memory_bytes, job.disk_bytes, job.objects) for job in store.jobs},
+    )
