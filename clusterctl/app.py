@@ -36,6 +36,7 @@ from clusterctl.commands import (
 )
 from clusterctl.commands.cluster_first import ClusterFirst
 from clusterctl.commands.guard import guarded
+from clusterctl.commands.ray_options import RayOptions
 from clusterctl.errors import ExitCode
 
 _EPILOG = "Exit status: " + ", ".join(
@@ -80,8 +81,8 @@ def _add(
     group.command(name, **options)(guarded(command, f"{prefix}{name}"))
 
 
-_add(app, "up", up.up)
-_add(app, "down", down.down)
+_add(app, "up", up.up, cls=RayOptions)
+_add(app, "down", down.down, cls=RayOptions)
 _add(app, "stop", stop.stop)
 _add(app, "status", status.status)
 _add(app, "autostop", autostop.autostop)
@@ -89,15 +90,17 @@ _add(app, "check", check.check)
 _add(app, "doctor", doctor.doctor)
 _add(app, "simulate", simulate.simulate)
 _add(app, "submit", submit.submit, cls=ClusterFirst, context_settings=_PASS_ON)
-_add(app, "attach", attach.attach)
+_add(app, "attach", attach.attach, cls=RayOptions)
 _add(app, "exec", execute.execute, cls=ClusterFirst, context_settings=_PASS_ON)
 _add(app, "logs", logs.logs, cls=ClusterFirst)
-_add(app, "monitor", monitor.monitor)
-_add(app, "dashboard", dashboard.dashboard)
+_add(app, "monitor", monitor.monitor, cls=RayOptions)
+_add(app, "dashboard", dashboard.dashboard, cls=RayOptions)
 _add(app, "connect", connect.connect, cls=ClusterFirst, context_settings=_PASS_ON)
 for _name, _command in (("head-ip", addresses.get_head_ip), ("worker-ips", addresses.get_worker_ips)):
-    _add(app, f"get-{_name}", _command)
-    _add(app, f"get-{_name}".replace("-", "_"), _command, hidden=True)  # as Ray spells it, too
+    _add(app, f"get-{_name}", _command, cls=RayOptions)
+    _add(
+        app, f"get-{_name}".replace("-", "_"), _command, cls=RayOptions, hidden=True
+    )  # as Ray spells it, too
 for _word in ("rsync-{}", "rsync_{}"):  # as Ray spells it
     _add(app, _word.format("up"), rsync.up, cls=ClusterFirst, hidden=True)
     _add(app, _word.format("down"), rsync.down, cls=ClusterFirst, hidden=True)
@@ -115,7 +118,14 @@ jobs = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-_add(jobs, "submit", job_submit.submit_job, "job ", context_settings={"allow_interspersed_args": False})
+_add(
+    jobs,
+    "submit",
+    job_submit.submit_job,
+    "job ",
+    cls=ClusterFirst,
+    context_settings={"allow_interspersed_args": False},
+)
 _add(jobs, "list", job.list_jobs, "job ", cls=ClusterFirst)
 _add(jobs, "status", job.job_status, "job ", cls=ClusterFirst)
 _add(jobs, "logs", job.job_logs, "job ", cls=ClusterFirst)

@@ -178,6 +178,17 @@ class Home:
         _replace(path, config)
         return str(path)
 
+    def write_ssh_config(self, name: str, text: str) -> str:
+        """Stores the entries by which `ssh` enters a cluster's machines; returns their file."""
+        path = self.folder(name) / "ssh_config"
+        _replace(path, text.encode())
+        return str(path)
+
+    @property
+    def ssh_configs(self) -> str:
+        """The pattern of these files of all clusters."""
+        return str(self.folder("*") / "ssh_config")
+
     def new_secret(self, name: str) -> str:
         """Makes a cluster's secret anew; returns its file."""
         path = self.folder(name) / "secret"

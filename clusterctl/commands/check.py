@@ -78,7 +78,7 @@ def check(
         output.as_json(value if estimate is None else {**value, **plan_view.costs_as_builtins(estimate)})
     else:
         for problem in problems:
-            output.warn(str(problem))
+            (output.error if problem.fatal else output.warn)(str(problem))
     if not is_fine:
         raise UsageProblem(f"{spec} cannot be brought up")
     if not json:

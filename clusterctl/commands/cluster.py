@@ -174,37 +174,31 @@ def import_cluster(
     output.progress(f"use it, e.g.: clusterctl status {record.name}; it is described by {record.spec_file}")
 
 
-def ssh_config(which: Which = None, cluster: Cluster = None) -> None:
+def ssh_config(
+    which: Which = None,
+    cluster: Cluster = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write them to the state folder, as `up --ssh-config` does.")
+    ] = False,
+) -> None:
     """Prints entries for ~/.ssh/config, so that `ssh`, `scp` and editors enter the cluster's machines.
 
-    The head has the cluster's name, and each worker adds its id: `ssh training`, `ssh training-3a56d39878`. Print the
-    entries again after machines have changed. `ssh` enters a machine and not its container, and without the environment
-    that `clusterctl attach` gives to programs.
+    The head has the cluster's name, and each worker adds its id: `ssh training`, `ssh training-3a56d39878`. Print or
+    write the entries again after machines have changed. `ssh` enters a machine and not its container, and without the
+    environment that `clusterctl attach` gives to programs.
 
     \b
-      clusterctl cluster ssh-config training > ~/.ssh/training    # and in ~/.ssh/config: Include training
-      ssh -F ~/.ssh/training training
+      clusterctl cluster ssh-config training --write
+      clusterctl cluster ssh-config training > config && ssh -F config training
     """
-    from clusterctl.errors import UsageProblem
-    from clusterctl.shell.ssh import SshShell
-    from clusterctl.shell.ssh_stanzas import stanzas
-
-    from .session import label, open_session
+    from . import ssh_entries
+    from .session import open_session
 
     session = open_session(cluster or which)
-    name, provider = session.record.name, session.provider()
-    hosts = {}
-    for machine in session.running():
-        shell = provider.shell(machine)
-        if not isinstance(shell, SshShell):
-            kind = session.record.spec.provider.type_name
-            raise UsageProblem(
-                f"machines of provider type {kind} are not entered by SSH",
-                f"Use `clusterctl attach {name}`, or `clusterctl exec {name} COMMAND`.",
-            )
-        hosts[name if machine.is_head else f"{name}-{label(machine)}"] = shell.target
-    for line in stanzas(hosts, f"{name}-jump"):
-        output.say(line)
+    if write:
+        ssh_entries.write(session)
+    else:
+        output.say(ssh_entries.entries(session).removesuffix("\n"))
 
 
 def _record(home: Home, name: str) -> ClusterRecord | dict[str, Any] | None:

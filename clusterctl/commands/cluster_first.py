@@ -10,9 +10,8 @@ import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from typer.core import TyperCommand
-
 from .options import known_clusters
+from .ray_options import RayOptions
 
 _YAML = (".yaml", ".yml")
 _BEHIND = frozenset({"--start", "--stop", "--down", "--tmux", "--screen", "--no-config-cache"})
@@ -74,14 +73,9 @@ def _are_ours(words: Sequence[str]) -> bool:
     return True
 
 
-class ClusterFirst(TyperCommand):
+class ClusterFirst(RayOptions):
     """A command that takes a cluster's name or YAML as its first word."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        valued = {
-            name
-            for option in self.params
-            if option.param_type_name == "option" and not getattr(option, "is_flag", False)
-            for name in option.opts
-        }
-        return super().parse_args(ctx, reordered(args, known_clusters(""), valued))
+        words = self.without_rays(ctx, args)
+        return super().parse_args(ctx, reordered(words, known_clusters(""), self.valued()))

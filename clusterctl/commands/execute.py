@@ -72,6 +72,8 @@ def execute(
 
     from .session import open_session, started
 
+    if command[0].startswith("-"):
+        raise UsageProblem(f"no such option: {command[0]}", "See `clusterctl exec --help`.")
     chosen = [
         name for name, given in (("--tmux", tmux), ("--screen", screen), ("--all-nodes", all_nodes)) if given
     ]

@@ -67,7 +67,14 @@ def job_status(
 
 
 def stop_job(
-    name: JobName, cluster: Cluster = None, address: Address = None, headers: Headers = None
+    name: JobName,
+    no_wait: Annotated[
+        bool,
+        typer.Option("--no-wait", hidden=True, help="Accepted for Ray's scripts: stopping takes a moment."),
+    ] = False,
+    cluster: Cluster = None,
+    address: Address = None,
+    headers: Headers = None,
 ) -> None:
     """Stops a job and all its processes.
 

@@ -14,7 +14,8 @@ from .options import Cluster
 
 def submit_job(
     entrypoint: Annotated[
-        list[str], typer.Argument(metavar="-- COMMAND...", help="The command and its words.")
+        list[str],
+        typer.Argument(metavar="-- COMMAND...", help="One string for a shell, or the command and its words."),
     ],
     cluster: Cluster = None,
     address: Address = None,
@@ -57,13 +58,18 @@ def submit_job(
 ) -> None:
     """Runs a command as a job, on the head or, with --entrypoint options, on a node with these resources.
 
-    Each word reaches the command as it is given: no shell expands it. The output is followed until the job ends. The
-    exit status is 0 if the job succeeded, else 1. Ctrl-C stops watching, not the job.
+    One string is run by a shell on the node. Several words reach the command as they are: no shell expands them. The
+    output is followed until the job ends. The exit status is 0 if the job succeeded, else 1. Ctrl-C stops
+    watching, not the job.
+
+    A cluster's name or YAML may come first: clusterctl job submit training -- nvidia-smi
 
     RAY_JOB_SUBMIT_HOOK may name a function (`module.function`) that is called first, with these options.
 
     \b
       clusterctl job submit --working-dir . -- python job.py --rounds 3
+      clusterctl job submit --working-dir . -- python -m package
+      clusterctl job submit -- 'nvidia-smi | grep MiB'
     """
     import shlex
 
@@ -102,7 +108,8 @@ def submit_job(
     given = {field: value for field, value in fields.items() if value}
     if ray_compat:
         given["ray_compat"] = True
-    job = client.submit(api, shlex.join(entrypoint), ready, name or new_submission_id(), (), given)
+    line = entrypoint[0] if len(entrypoint) == 1 else shlex.join(entrypoint)
+    job = client.submit(api, line, ready, name or new_submission_id(), (), given)
     if no_wait:
         output.say(job)
         return

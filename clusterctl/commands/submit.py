@@ -77,6 +77,12 @@ def submit(
 
     from .session import open_session, started
 
+    if script.startswith("-"):
+        raise UsageProblem(
+            f"no such option: {script}",
+            "A job outlives the terminal without tmux or screen: --no-wait returns at once. A module: clusterctl job "
+            "submit --working-dir . -- python -m MODULE",
+        )
     if stop and down:
         raise UsageProblem("--stop and --down exclude each other")
     if (stop or down) and not wait:

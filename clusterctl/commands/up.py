@@ -60,6 +60,9 @@ def up(
         bool,
         typer.Option("--restart-only", help="Restart the daemons without files and setup commands."),
     ] = False,
+    ssh_config: Annotated[
+        bool, typer.Option("--ssh-config", help="Write entries by which `ssh NAME` enters the machines.")
+    ] = False,
     no_config_cache: NoConfigCache = False,
 ) -> None:
     """Brings a cluster up, or updates it to a changed YAML.
@@ -83,6 +86,7 @@ def up(
         max_workers=max_workers or (),
         no_restart=no_restart,
         restart_only=restart_only,
+        ssh_config=ssh_config,
     )
 
 
@@ -98,6 +102,7 @@ def bring_up(
     max_workers: Sequence[str] = (),
     no_restart: bool = False,
     restart_only: bool = False,
+    ssh_config: bool = False,
 ) -> None:
     """See `up`. `agreed`: what need not be asked."""
     from clusterctl.errors import CliError, UsageProblem
@@ -110,6 +115,9 @@ def bring_up(
     from clusterctl.providers.ssh.hosts import located
     from clusterctl.spec.load import load_file
     from clusterctl.spec.overrides import renamed, resized
+
+    from . import ssh_entries
+    from .session import Session
 
     spec, cluster_name = _file_of(spec, cluster_name)
     read = located(load_file(spec, on_warning=output.warn))
@@ -139,6 +147,11 @@ def bring_up(
         with progress:
             result = run.apply(chosen)
     _tell(result, progress, spec, json)
+    if ssh_config:
+        try:
+            ssh_entries.write(Session(home, result.record))
+        except CliError as error:  # the cluster is up all the same
+            output.warn(str(error))
 
 
 def _file_of(word: str, cluster_name: str | None) -> tuple[str, str | None]:

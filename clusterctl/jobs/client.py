@@ -23,6 +23,7 @@ from .records import JobRecord
 _WAIT_S = 10.0
 _LOGS_S = 60.0
 _POLL_S = 0.5
+_OTHERS = "Other commands: clusterctl job submit --working-dir . -- COMMAND..."
 _SHOWN = 5
 """How many left-out paths a line names."""
 _PATIENCE_S = 5.0
@@ -53,7 +54,9 @@ def prepare(
     """
     if not os.path.isfile(script):
         what = f"{script} is a folder" if os.path.isdir(script) else f"there is no file {script}"
-        raise NotFound(what, "Name a Python program, e.g. clusterctl submit job.py.")
+        raise NotFound(what, f"Name a Python program, e.g. clusterctl submit job.py. {_OTHERS}")
+    if script.endswith((".sh", ".bash")):
+        raise UsageProblem(f"{script} is no Python program", _OTHERS)
     root = os.path.abspath(working_dir or os.path.dirname(script) or ".")
     if not os.path.isdir(root):
         raise NotFound(f"there is no folder {root}")

@@ -83,8 +83,9 @@ def test_ssh_hosts_are_handed_over_without_the_operators_key(bed: SshTestbed, tm
     spec.write_text(SPEC.format(head=head.address, workers=worker.address, user=USER, key=bed.key_file))
     file = tmp_path / "own.cluster"
     try:
-        ran = ann.run("up", "-y", str(spec), timeout_s=170)
+        ran = ann.run("up", "-y", "--ssh-config", str(spec), timeout_s=170)
         assert ran.status == 0, ran.err
+        assert "has entries for `ssh own` and 1 worker" in ran.err
         workers = [node["instance_id"] for node in alive(ann.status()) if not node["is_head"]]
         assert ssh(ann, "own", "hostname") == "h1"
         assert ssh(ann, f"own-{workers[0]}", "hostname") == "h2", "a machine that Ann has not entered before"

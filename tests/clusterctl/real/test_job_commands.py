@@ -44,6 +44,27 @@ def test_a_job_of_a_head_that_was_started_by_hand(cli: Cli) -> None:
     assert cli.run("job", "status", "words").status == 3
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "out"),
+    [
+        (["echo one two | tr a-z A-Z; echo $((1 + 1))"], 0, "ONE TWO\n2\n"),  # one string is for a shell
+        (["echo said && exit 3"], 1, "said\n"),
+        (["python", "-m", "folder", "a b"], 0, "module ['a b']\n"),
+        (["./run.sh", "it's"], 0, "script it's\n"),
+        (["true"], 0, ""),
+    ],
+)
+def test_entrypoints_of_all_kinds(
+    cli: Cli, tmp_path: pathlib.Path, words: list[str], status: int, out: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text("import sys; print('module', sys.argv[1:])")
+    (tmp_path / "run.sh").write_text('#!/bin/sh\necho script "$@"\n')
+    (tmp_path / "run.sh").chmod(0o755)
+    ran = cli.run("job", "submit", "--working-dir", str(tmp_path), "--", *words)
+    assert (ran.status, ran.out) == (status, out), ran.err
+
+
 def test_the_outcome_is_the_exit_status(cli: Cli) -> None:
     ran = cli.run("job", "submit", "--submission-id", "fails", "--", "sh", "-c", "echo said; exit 3")
     assert (ran.status, ran.out) == (1, "said\n")
