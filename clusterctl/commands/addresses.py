@@ -24,9 +24,9 @@ def get_head_ip(which: Which = None, cluster: Cluster = None, internal: Inside =
     \b
       ping -c 1 "$(clusterctl get-head-ip)"     to log in: clusterctl attach, or clusterctl cluster ssh-config
     """
-    from .session import open_session
+    from .opened_cluster import open_cluster
 
-    output.say(_address(open_session(cluster or which).head(), internal))
+    output.say(_address(open_cluster(cluster or which).head(), internal))
 
 
 def get_worker_ips(which: Which = None, cluster: Cluster = None, internal: Inside = False) -> None:
@@ -35,9 +35,9 @@ def get_worker_ips(which: Which = None, cluster: Cluster = None, internal: Insid
     \b
       clusterctl get-worker-ips cluster.yaml
     """
-    from .session import open_session
+    from .opened_cluster import open_cluster
 
-    for machine in open_session(cluster or which).running():
+    for machine in open_cluster(cluster or which).running():
         if not machine.is_head:
             output.say(_address(machine, internal))
 

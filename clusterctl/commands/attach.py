@@ -25,7 +25,7 @@ def attach(
     """Opens a shell on the cluster's head, or on another node.
 
     Programs started there find the cluster: `import runtime; runtime.init()`. --tmux and --screen join the existing
-    session, whose programs continue when this terminal closes.
+    opened, whose programs continue when this terminal closes.
 
     \b
       clusterctl attach
@@ -34,8 +34,9 @@ def attach(
     from clusterctl.errors import UsageProblem
 
     from .multiplexers import Multiplexer, join
+    from .opened_cluster import open_cluster
     from .ports import forwarding
-    from .session import open_session, started
+    from .starting import started
 
     if tmux and screen:
         raise UsageProblem("--tmux and --screen exclude each other")
@@ -43,11 +44,11 @@ def attach(
         raise UsageProblem("--new is for --tmux or --screen: a shell is always a new one")
     if start:
         started(cluster or which)
-    session = open_session(cluster or which)
+    opened = open_cluster(cluster or which)
     program = Multiplexer.TMUX if tmux else Multiplexer.SCREEN if screen else None
     with (
-        session.entered(session.find(node)) as shell,
+        opened.entered(opened.find(node)) as shell,
         forwarding(shell, port_forward or ()),
     ):
-        status = shell.interactive(join(program, new) if program else None, env=session.environment())
+        status = shell.interactive(join(program, new) if program else None, env=opened.environment())
     raise typer.Exit(status)

@@ -37,26 +37,26 @@ def autostop(
 
     from clusterctl.errors import UsageProblem
 
-    from .session import open_session
+    from .opened_cluster import open_cluster
 
     if cancel and (idle_minutes is not None or down):
         raise UsageProblem("--cancel goes with no other option")
     if down and idle_minutes is None:
         raise UsageProblem("--down needs --idle-minutes", "To end the cluster at once: clusterctl down")
-    session = open_session(cluster or which)
-    if idle_minutes is not None and not down and not session.provider().capabilities.stop_start:
+    opened = open_cluster(cluster or which)
+    if idle_minutes is not None and not down and not opened.provider().capabilities.stop_start:
         raise UsageProblem("machines of this provider cannot be stopped, only ended", "Add --down.")
-    api = session.engine_api()
+    api = opened.engine_api()
     if cancel or idle_minutes is not None:
         wanted = {"idle_minutes": idle_minutes, "down": down}
         if idle_minutes is not None:  # first: what may happen is remembered
-            session.may_end_by_itself()
+            opened.may_end_by_itself()
         api.put("/api/autostop", msgspec.json.encode(wanted), timeout_s=10.0)
     state = api.get("/api/autostop", timeout_s=15.0)
     if json:
-        output.as_json({"cluster_name": session.record.name, **state})
+        output.as_json({"cluster_name": opened.record.name, **state})
         return
-    for line in _lines(session.record.name, state):
+    for line in _lines(opened.record.name, state):
         output.say(line)
 
 

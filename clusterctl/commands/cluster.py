@@ -192,13 +192,13 @@ def ssh_config(
       clusterctl cluster ssh-config training > config && ssh -F config training
     """
     from . import ssh_entries
-    from .session import open_session
+    from .opened_cluster import open_cluster
 
-    session = open_session(cluster or which)
+    opened = open_cluster(cluster or which)
     if write:
-        ssh_entries.write(session)
+        ssh_entries.write(opened)
     else:
-        output.say(ssh_entries.entries(session).removesuffix("\n"))
+        output.say(ssh_entries.entries(opened).removesuffix("\n"))
 
 
 def _record(home: Home, name: str) -> ClusterRecord | dict[str, Any] | None:
@@ -224,17 +224,17 @@ def _describe(home: Home, record: ClusterRecord | dict[str, Any]) -> dict[str, A
     from clusterctl.errors import CliError
     from clusterctl.launcher.machines import head_of
 
-    from .session import Session
+    from .opened_cluster import OpenedCluster
 
     if isinstance(record, dict):
         return record
     head, answers, problem = "", "no", ""
-    session = Session(home, record)
+    opened = OpenedCluster(home, record)
     try:
-        machine = head_of(session.machines())
+        machine = head_of(opened.machines())
         if machine is not None:
             head = machine.public_address or machine.address
-            session.api().get("/api/version", timeout_s=_ASK_S)
+            opened.api().get("/api/version", timeout_s=_ASK_S)
             answers = "yes"
     except CliError as error:
         problem = error.message

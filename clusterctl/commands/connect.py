@@ -45,12 +45,12 @@ def connect(
     from clusterctl.errors import CliError, Unreachable
 
     from . import remote_drivers
+    from .opened_cluster import open_cluster
     from .ports import forward
-    from .session import open_session
 
-    session = open_session(cluster)
-    name = session.record.name
-    address, state, problem = remote_drivers.listening(session.engine_api())
+    opened = open_cluster(cluster)
+    name = opened.record.name
+    address, state, problem = remote_drivers.listening(opened.engine_api())
     if not address:
         raise Unreachable(
             f"the head of cluster '{name}' takes no remote drivers: {problem}",
@@ -59,7 +59,7 @@ def connect(
             else f"The head goes on trying. What became of it: clusterctl status {name}",
         )
     there = int(address.rpartition(":")[2])
-    with session.entered(session.head()) as shell:
+    with opened.entered(opened.head()) as shell:
         try:
             way = forward(shell, there, port or USUAL_PORT)
             here = way.__enter__()
@@ -71,7 +71,7 @@ def connect(
         try:
             variables = {
                 "RAY_ADDRESS": f"ray://127.0.0.1:{here}",
-                "RAY_AUTH_TOKEN_PATH": str(session.home.secret_file(name)),
+                "RAY_AUTH_TOKEN_PATH": str(opened.home.secret_file(name)),
             }
             if command:
                 environment = {key: value for key, value in os.environ.items() if key != "RAY_AUTH_TOKEN"}

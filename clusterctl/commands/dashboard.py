@@ -37,13 +37,13 @@ def dashboard(
 
     from clusterctl.errors import CliError
 
+    from .opened_cluster import open_cluster
     from .ports import forward
-    from .session import open_session
 
-    session = open_session(cluster or which)
-    session.api().get("/api/version")
-    there = urlsplit(session.record.api_url).port or 80
-    with session.entered(session.head()) as shell:
+    opened = open_cluster(cluster or which)
+    opened.api().get("/api/version")
+    there = urlsplit(opened.record.api_url).port or 80
+    with opened.entered(opened.head()) as shell:
         try:
             way = forward(shell, there, port or USUAL_PORT)
             here = way.__enter__()
@@ -54,7 +54,7 @@ def dashboard(
             here = way.__enter__()
         try:
             output.say(f"http://127.0.0.1:{here}")
-            secret = session.home.secret_file(session.record.name)
+            secret = opened.home.secret_file(opened.record.name)
             output.progress(
                 f"every request needs the header 'Authorization: Bearer ...' with what is in {secret}"
             )

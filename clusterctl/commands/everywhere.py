@@ -14,12 +14,12 @@ from clusterctl import output
 from clusterctl.errors import CliError, process_status
 from clusterctl.shell import scripts
 
-from .session import label
+from .opened_cluster import label
 
 if TYPE_CHECKING:
     from autoscaler.provider import Machine
 
-    from .session import Session
+    from .opened_cluster import OpenedCluster
 
 NOT_ENTERED = 255
 """The status of a node that could not be entered, as ssh has it."""
@@ -43,7 +43,7 @@ class _Lines:
         return line
 
 
-def run_on(session: Session, machines: Sequence[Machine], command: str, timeout_s: float | None) -> int:
+def run_on(opened: OpenedCluster, machines: Sequence[Machine], command: str, timeout_s: float | None) -> int:
     """Runs a command on machines, prints what it writes there as it comes; returns the worst exit status.
 
     Ctrl-C kills it on all of them.
@@ -55,8 +55,8 @@ def run_on(session: Session, machines: Sequence[Machine], command: str, timeout_
 
     def run(machine: Machine, name: str) -> None:
         try:
-            env = {**session.environment(), _MARK: mark}
-            result = session.shell(machine).run(
+            env = {**opened.environment(), _MARK: mark}
+            result = opened.shell(machine).run(
                 command, env=env, timeout_s=timeout_s, on_output=lines.of(name, output.say)
             )
             statuses[machine.id] = process_status(result.exit_status)
@@ -66,7 +66,7 @@ def run_on(session: Session, machines: Sequence[Machine], command: str, timeout_
 
     _side_by_side(
         [partial(run, machine, name) for machine, name in zip(machines, names, strict=True)],
-        on_interrupt=lambda: _kill(session, [m for m in machines if m.id not in statuses], mark),
+        on_interrupt=lambda: _kill(opened, [m for m in machines if m.id not in statuses], mark),
     )
     return max(statuses.values())
 
@@ -99,13 +99,13 @@ def _side_by_side(work: Sequence[Callable[[], None]], on_interrupt: Callable[[],
         raise
 
 
-def _kill(session: Session, machines: Sequence[Machine], mark: str) -> None:
+def _kill(opened: OpenedCluster, machines: Sequence[Machine], mark: str) -> None:
     """Kills the command and all that it started, which are known by a mark in their environment."""
     script = scripts.kill_marked(_MARK, mark)
 
     def kill(machine: Machine) -> None:
         try:
-            session.shell(machine).run(script, timeout_s=_KILL_S)
+            opened.shell(machine).run(script, timeout_s=_KILL_S)
         except (ShellError, ProviderError, CliError) as error:
             output.warn(f"{label(machine)}: the command may still run there: {error}")
 

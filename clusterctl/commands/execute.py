@@ -19,7 +19,7 @@ from .options import Cluster, Forwards, NoConfigCache, Node, Screen, Start, Tmux
 if TYPE_CHECKING:
     from autoscaler.provider import Machine, Streams
 
-    from .session import Session
+    from .opened_cluster import OpenedCluster
 
 _BEGIN_S = 30.0
 _END = '"${CLUSTERCTL_PYTHON:-python3}" -m clusterctl.head.end_request'
@@ -70,7 +70,8 @@ def execute(
     """
     from clusterctl.errors import UsageProblem
 
-    from .session import open_session, started
+    from .opened_cluster import open_cluster
+    from .starting import started
 
     if command[0].startswith("-"):
         raise UsageProblem(f"no such option: {command[0]}", "See `clusterctl exec --help`.")
@@ -88,34 +89,36 @@ def execute(
         raise UsageProblem("--tmux and --screen return at once, so --port-forward makes no sense with them")
     if start:
         started(cluster)
-    session = open_session(cluster)
-    afterwards.check(session, stop, down)
+    opened = open_cluster(cluster)
+    afterwards.check(opened, stop, down)
     text = command[0] if len(command) == 1 else shlex.join(command)
     if tmux or screen:
         if stop or down:
-            session.may_end_by_itself()
+            opened.may_end_by_itself()
             # The command may leave its shell, by `exit` or `exec`: it gets one of its own.
             text = f"/bin/sh -c {shlex.quote(text)}\n{_END}{' --down' if down else ''}"
-        raise typer.Exit(_begin(session, node, text, "tmux" if tmux else "screen"))
-    machines = session.running() if all_nodes else [session.find(node)]
-    with afterwards.ending(session, stop, down):
+        raise typer.Exit(_begin(opened, node, text, "tmux" if tmux else "screen"))
+    machines = opened.running() if all_nodes else [opened.find(node)]
+    with afterwards.ending(opened, stop, down):
         if all_nodes:
             from .everywhere import run_on
 
-            status = run_on(session, machines, text, timeout)
+            status = run_on(opened, machines, text, timeout)
         else:
-            status = _run(session, machines[0], text, timeout, port_forward or ())
+            status = _run(opened, machines[0], text, timeout, port_forward or ())
     raise typer.Exit(status)
 
 
-def _run(session: Session, machine: Machine, text: str, timeout_s: float | None, ports: Sequence[str]) -> int:
+def _run(
+    opened: OpenedCluster, machine: Machine, text: str, timeout_s: float | None, ports: Sequence[str]
+) -> int:
     from clusterctl.errors import process_status
 
     from .ports import forwarding
 
-    with session.entered(machine) as shell, forwarding(shell, ports):
+    with opened.entered(machine) as shell, forwarding(shell, ports):
         try:
-            status = shell.pipe(text, _streams(), env=session.environment(), timeout_s=timeout_s)
+            status = shell.pipe(text, _streams(), env=opened.environment(), timeout_s=timeout_s)
         except BrokenPipeError:
             return 128 + signal.SIGPIPE  # as `ssh HOST yes | head`
     return process_status(status)
@@ -129,7 +132,7 @@ def _streams() -> Streams:
     return Streams(0 if is_input else None, 1, 2)
 
 
-def _begin(session: Session, node: str | None, text: str, program: str) -> int:
+def _begin(opened: OpenedCluster, node: str | None, text: str, program: str) -> int:
     """Starts the command in a terminal of its own on the node, and says how to see it."""
     import secrets
 
@@ -138,11 +141,11 @@ def _begin(session: Session, node: str | None, text: str, program: str) -> int:
     from .multiplexers import Multiplexer, begin
 
     name = f"exec-{secrets.token_hex(2)}"
-    machine = session.find(node)
-    with session.entered(machine) as shell:
+    machine = opened.find(node)
+    with opened.entered(machine) as shell:
         result = shell.run(
             begin(Multiplexer(program), name, text),
-            env=session.environment(),
+            env=opened.environment(),
             timeout_s=_BEGIN_S,
             on_output=output.progress,
         )

@@ -49,11 +49,11 @@ def job_api(cluster: str | None, address: str | None, headers: str | None) -> Ap
 def _api(cluster: str | None, address: str) -> ApiClient:
     from clusterctl.home import Home
 
-    from .session import open_session
+    from .opened_cluster import open_cluster
 
     here = address or engine.CLUSTER_ADDRESS.get()
     if cluster is not None or (not here and Home.find().names()):
-        return open_session(cluster).api()
+        return open_cluster(cluster).api()
     return _at(here)
 
 
@@ -66,9 +66,9 @@ def _at(address: str) -> ApiClient:
         found = endpoint.find(address or None)
     except ConnectionError as error:
         if not address:
-            from .session import open_session
+            from .opened_cluster import open_cluster
 
-            open_session(None)  # says which clusters there are
+            open_cluster(None)  # says which clusters there are
         raise NotFound(str(error)) from error
     return ApiClient(found.url, found.secret, address or "on this machine")
 

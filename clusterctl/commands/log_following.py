@@ -15,7 +15,7 @@ from clusterctl.errors import CliError, NotFound
 if TYPE_CHECKING:
     from autoscaler.provider import Machine
 
-    from .session import Session
+    from .opened_cluster import OpenedCluster
 
 _POLL_S = 0.5
 _ASK_S = 30.0
@@ -94,7 +94,7 @@ class Joiner:
         yield from whole
 
 
-def follow_files(session: Session, machine: Machine, pattern: str, last_lines: int) -> None:
+def follow_files(opened: OpenedCluster, machine: Machine, pattern: str, last_lines: int) -> None:
     """Prints what comes to a machine's log files, until Ctrl-C.
 
     Raises:
@@ -107,9 +107,9 @@ def follow_files(session: Session, machine: Machine, pattern: str, last_lines: i
     while True:
         try:
             script, env = command(pattern, offsets, last_lines)
-            result = session.shell(machine).run(script, env=env, timeout_s=_ASK_S)
+            result = opened.shell(machine).run(script, env=env, timeout_s=_ASK_S)
         except (ShellError, ProviderError) as error:
-            if machine.id not in {other.id for other in session.machines()}:
+            if machine.id not in {other.id for other in opened.machines()}:
                 raise NotFound(f"machine {machine.id} is gone") from error
             if time.monotonic() - answered > _PATIENCE_S:
                 raise CliError(f"machine {machine.id} has not answered for long: {error}") from error

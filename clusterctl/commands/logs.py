@@ -16,7 +16,7 @@ from .options import Cluster, Node
 if TYPE_CHECKING:
     from autoscaler.provider import Machine
 
-    from .session import Session
+    from .opened_cluster import OpenedCluster
 
 _NO_FILE = 3
 _IN_LOGS = 'cd "${CLUSTERCTL_SESSION_DIR:-.}/logs" 2>/dev/null'
@@ -49,65 +49,65 @@ def logs(
     """
     from clusterctl.errors import NotFound
 
-    from .session import open_session
+    from .opened_cluster import open_cluster
 
-    session = open_session(cluster)
+    opened = open_cluster(cluster)
     wanted = node or name
-    own_logs = session.home.folder(session.record.name) / "logs"
+    own_logs = opened.home.folder(opened.record.name) / "logs"
     if setup and (wanted is None or wanted == "head"):
         if not _show_own(own_logs / "head-setup.log", lines, None):
             raise NotFound("there is no log here of how the head was set up", f"It would be in {own_logs}.")
         return
     try:
-        machine = session.find(wanted, even_stopped=True)
+        machine = opened.find(wanted, even_stopped=True)
     except NotFound:
-        if wanted is None or not _show_setup(session, wanted, lines):
+        if wanted is None or not _show_setup(opened, wanted, lines):
             raise
         return
     if setup:
         shown = any(_show_own(path, lines, None) for path in own_logs.glob(f"setup-{machine.id}.log"))
-        if not shown and not _show_setup(session, machine.instance_id, lines):
+        if not shown and not _show_setup(opened, machine.instance_id, lines):
             raise NotFound(f"there is no log of how machine {machine.id} was set up")
         return
     pattern = f"*{shlex.quote(file)}*" if file else "[!w]*.log"
     if follow:
         from .log_following import follow_files
 
-        follow_files(session, machine, pattern, lines)
+        follow_files(opened, machine, pattern, lines)
         return
     shown = False
     if machine.is_head:
         shown = _show_own(own_logs / "head-setup.log", lines, file)
     elif not file:
-        shown = _show_setup(session, machine.instance_id, lines)
-    shown = _show(session, machine, pattern, lines) or shown
+        shown = _show_setup(opened, machine.instance_id, lines)
+    shown = _show(opened, machine, pattern, lines) or shown
     if not shown:
         what = f"has no log file whose name holds '{file}'" if file else "has no logs yet"
         raise NotFound(f"machine {machine.id} {what}")
 
 
-def _show(session: Session, machine: Machine, pattern: str, lines: int) -> bool:
+def _show(opened: OpenedCluster, machine: Machine, pattern: str, lines: int) -> bool:
     """Prints the ends of the machine's log files that fit; False when none does."""
     inside = f"{_IN_LOGS} && ls {pattern} >/dev/null 2>&1 || exit {_NO_FILE}"
-    with session.entered(machine) as shell:
+    with opened.entered(machine) as shell:
         result = shell.run(f"{inside}; tail -n {lines} -v -- {pattern}", on_output=output.say)
     return result.exit_status != _NO_FILE
 
 
-def _show_setup(session: Session, instance: str, lines: int) -> bool:
+def _show_setup(opened: OpenedCluster, instance: str, lines: int) -> bool:
     """Prints how workers were set up whose instance id begins so: their head keeps that, or this machine, where it set
     them up itself."""
     from clusterctl.errors import NotFound
 
-    if not session.record.spec.runtime.autoscales:
-        kept = (session.home.folder(session.record.name) / "logs").glob(f"setup-{glob.escape(instance)}*.log")
+    if not opened.record.spec.runtime.autoscales:
+        kept = (opened.home.folder(opened.record.name) / "logs").glob(f"setup-{glob.escape(instance)}*.log")
         shown = [_show_own(path, lines, None) for path in sorted(kept)]
         return any(shown)
     try:
-        head = session.find(None, even_stopped=True)
+        head = opened.find(None, even_stopped=True)
     except NotFound:
         return False
-    return _show(session, head, f"setup-{shlex.quote(instance)}*.log", lines)
+    return _show(opened, head, f"setup-{shlex.quote(instance)}*.log", lines)
 
 
 def _show_own(path: Path, lines: int, file: str | None) -> bool:

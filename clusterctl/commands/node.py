@@ -22,13 +22,13 @@ def list_nodes(which: Which = None, cluster: Cluster = None, json: Json = False)
     """
     from clusterctl.status_view import node_lines, nodes
 
-    from .session import label, open_session
+    from .opened_cluster import label, open_cluster
 
-    session = open_session(cluster or which)
-    if not session.has_our_head:
+    opened = open_cluster(cluster or which)
+    if not opened.has_our_head:
         machines = [
             {"instance_id": label(m), "node_type": m.node_type, "state": m.state.value, "address": m.address}
-            for m in session.machines()
+            for m in opened.machines()
         ]
         if json:
             output.as_json(machines)
@@ -37,7 +37,7 @@ def list_nodes(which: Which = None, cluster: Cluster = None, json: Json = False)
         for line in output.table(("node", "type", "state", "address"), rows):
             output.say(line)
         return
-    report = session.api().request("GET", "/api/cluster_status", patience_s=1.0).json()
+    report = opened.api().request("GET", "/api/cluster_status", patience_s=1.0).json()
     if json:
         output.as_json(nodes(report))
         return

@@ -55,8 +55,8 @@ NoConfigCache = Annotated[
     typer.Option("--no-config-cache", hidden=True, help="Accepted for Ray's scripts: there is no cache."),
 ]
 Start = Annotated[bool, typer.Option("--start", help="Bring the cluster up first, unless it runs.")]
-Tmux = Annotated[bool, typer.Option("--tmux", help="Use a tmux session, which outlives this terminal.")]
-Screen = Annotated[bool, typer.Option("--screen", help="Use a screen session, which outlives this terminal.")]
+Tmux = Annotated[bool, typer.Option("--tmux", help="Use a tmux opened, which outlives this terminal.")]
+Screen = Annotated[bool, typer.Option("--screen", help="Use a screen opened, which outlives this terminal.")]
 Forwards = Annotated[
     list[str] | None,
     typer.Option(

@@ -44,14 +44,14 @@ def up(
     from clusterctl.sync.receiver import MOUNT
     from clusterctl.sync.rules import rules
 
-    from .session import open_session
+    from .opened_cluster import open_cluster
 
     if (source is None) != (target is None):
         raise UsageProblem("a TARGET is missing", "Say what to bring and where to, or neither.")
     if all_nodes and node:
         raise UsageProblem("--all-nodes does not go with --node")
-    session = open_session(cluster)
-    spec = session.record.spec
+    opened = open_cluster(cluster)
+    spec = opened.record.spec
     purpose = MOUNT if source is None else "rsync"
     if source is None or target is None:
         mounts = setup.operators_mounts(spec)
@@ -62,12 +62,12 @@ def up(
         mounts = (transfer.Mount(target, os.path.expanduser(source), chosen),)
 
     def bring(machine: Machine) -> None:
-        with session.entered(machine) as shell:
-            found = transfer.manifests(mounts, session.home.digests_file(session.record.name))
+        with opened.entered(machine) as shell:
+            found = transfer.manifests(mounts, opened.home.digests_file(opened.record.name))
             for done in transfer.push(shell, mounts, found, delete=source is None, purpose=purpose):
                 _tell(machine, done)
 
-    _each(session.running() if all_nodes else [session.find(node)], bring)
+    _each(opened.running() if all_nodes else [opened.find(node)], bring)
 
 
 def down(
@@ -88,17 +88,17 @@ def down(
 
     from clusterctl.sync import transfer
 
-    from .session import open_session
+    from .opened_cluster import open_cluster
 
-    session = open_session(cluster)
-    spec = session.record.spec
+    opened = open_cluster(cluster)
+    spec = opened.record.spec
 
     def bring(machine: Machine) -> None:
-        with session.entered(machine) as shell:
+        with opened.entered(machine) as shell:
             local = os.path.expanduser(target)
             _tell(machine, transfer.pull(shell, source, local, spec.rsync_exclude, spec.rsync_filter))
 
-    _each([session.find(node)], bring)
+    _each([opened.find(node)], bring)
 
 
 def _each(machines: Sequence[Machine], bring: Callable[[Machine], None]) -> None:

@@ -10,10 +10,10 @@ from clusterctl import output
 if TYPE_CHECKING:
     from clusterctl.home import Home
 
-    from .session import Session
+    from .opened_cluster import OpenedCluster
 
 
-def entries(session: Session) -> str:
+def entries(opened: OpenedCluster) -> str:
     """The entries of all machines that run, the head's first.
 
     Raises:
@@ -24,14 +24,14 @@ def entries(session: Session) -> str:
     from clusterctl.shell.ssh import SshShell
     from clusterctl.shell.ssh_stanzas import stanzas
 
-    from .session import label
+    from .opened_cluster import label
 
-    name, provider = session.record.name, session.provider()
+    name, provider = opened.record.name, opened.provider()
     hosts = {}
-    for machine in session.running():
+    for machine in opened.running():
         shell = provider.shell(machine)
         if not isinstance(shell, SshShell):
-            kind = session.record.spec.provider.type_name
+            kind = opened.record.spec.provider.type_name
             raise UsageProblem(
                 f"machines of provider type {kind} are not entered by SSH",
                 f"Use `clusterctl attach {name}`, or `clusterctl exec {name} COMMAND`.",
@@ -40,18 +40,18 @@ def entries(session: Session) -> str:
     return "".join(f"{line}\n" for line in stanzas(hosts, f"{name}-jump"))
 
 
-def write(session: Session) -> None:
+def write(opened: OpenedCluster) -> None:
     """Writes the entries to the state folder, where they end with the cluster, and says how `ssh` finds them.
 
     Raises:
         UsageProblem: the machines are not entered by SSH.
     """
-    name = session.record.name
-    file = session.home.write_ssh_config(name, entries(session))
-    workers = len(session.running()) - 1
+    name = opened.record.name
+    file = opened.home.write_ssh_config(name, entries(opened))
+    workers = len(opened.running()) - 1
     more = f" and {workers} worker{'' if workers == 1 else 's'}" if workers else ""
     output.progress(f"{file} has entries for `ssh {name}`{more}")
-    line = _missing_line(session.home)
+    line = _missing_line(opened.home)
     if line:
         output.progress(f"for `ssh` to read them, put once at the top of ~/.ssh/config: {line}")
 

@@ -11,7 +11,7 @@ from clusterctl import output
 from .options import Cluster, Json, Which
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .opened_cluster import OpenedCluster
 
 Verbose = Annotated[
     bool,
@@ -33,16 +33,16 @@ def status(
     from clusterctl.errors import Denied, TimedOut, Unreachable
     from clusterctl.status_view import render
 
-    from .session import open_session
+    from .opened_cluster import open_cluster
 
-    session = open_session(cluster or which)
-    if command := session.runtime().status_command:
-        _by_command(session, command, json)
+    opened = open_cluster(cluster or which)
+    if command := opened.runtime().status_command:
+        _by_command(opened, command, json)
         return
     try:
-        report = session.api().request("GET", "/api/cluster_status", patience_s=1.0).json()
+        report = opened.api().request("GET", "/api/cluster_status", patience_s=1.0).json()
     except (Unreachable, TimedOut, Denied):
-        _machines(session, json)
+        _machines(opened, json)
         raise
     if json:
         output.as_json(report)
@@ -51,29 +51,29 @@ def status(
         output.say(line)
 
 
-def _machines(session: Session, json: bool, **more: object) -> None:
+def _machines(opened: OpenedCluster, json: bool, **more: object) -> None:
     """What the provider lists."""
-    machines = session.machines()
+    machines = opened.machines()
     if json:
         listed = [{"id": m.id, "node_type": m.node_type, "state": m.state.value} for m in machines]
-        name, state = session.record.name, session.record.state
+        name, state = opened.record.name, opened.record.state
         output.as_json({"cluster_name": name, "state": state, "machines": listed, **more})
         return
-    output.say(f"cluster '{session.record.name}': {len(machines)} machines")
+    output.say(f"cluster '{opened.record.name}': {len(machines)} machines")
     rows = [(m.id, "head" if m.is_head else m.node_type, m.state.value) for m in machines]
     for line in output.table(("machine", "type", "state"), rows):
         output.say(f"  {line}")
 
 
-def _by_command(session: Session, command: str, json: bool) -> None:
+def _by_command(opened: OpenedCluster, command: str, json: bool) -> None:
     """The provider's listing, and what the runtime's own command prints on the head."""
     from clusterctl.errors import Unreachable
 
-    with session.entered(session.head()) as shell:
-        said = shell.run(command, env=session.environment(), timeout_s=60.0)
-    runtime = session.record.spec.runtime
-    _machines(session, json, **{f"{runtime.__struct_config__.tag}_status": said.output})
+    with opened.entered(opened.head()) as shell:
+        said = shell.run(command, env=opened.environment(), timeout_s=60.0)
+    runtime = opened.record.spec.runtime
+    _machines(opened, json, **{f"{runtime.__struct_config__.tag}_status": said.output})
     if not json:
         output.say(said.output.rstrip())
     if said.exit_status:
-        raise Unreachable(f"{runtime.name} does not answer on the head", f"Run: {session.record.up_command}")
+        raise Unreachable(f"{runtime.name} does not answer on the head", f"Run: {opened.record.up_command}")

@@ -75,7 +75,8 @@ def submit(
     from clusterctl.errors import CliError, UsageProblem
     from clusterctl.jobs import client, environment
 
-    from .session import open_session, started
+    from .opened_cluster import open_cluster
+    from .starting import started
 
     if script.startswith("-"):
         raise UsageProblem(
@@ -92,17 +93,17 @@ def submit(
         )
     if start:
         started(cluster)
-    session = open_session(cluster)
-    afterwards.check(session, stop, down)
+    opened = open_cluster(cluster)
+    afterwards.check(opened, stop, down)
     variables = dict(item.partition("=")[::2] for item in env or [])
     if any("=" not in item for item in env or []):
         raise UsageProblem("--env takes NAME=VALUE")
     asked = environment.read(runtime_env, runtime_env_json)
     folder, excludes = working_dir or asked.get("working_dir"), asked.get("excludes") or ()
-    overridable = () if folder or not session.has_our_head else ("working_dir",)
-    compat = ray_compat and session.has_our_head
+    overridable = () if folder or not opened.has_our_head else ("working_dir",)
+    compat = ray_compat and opened.has_our_head
     package, entrypoint = client.prepare(script, arguments or [], folder, compat, excludes, output.progress)
-    api = session.api()
+    api = opened.api()
     ready = environment.upload_files(api, asked, package, variables)
     wants = {
         "entrypoint_num_cpus": num_cpus,
@@ -114,13 +115,13 @@ def submit(
     if not wait:
         name = client.submit(api, entrypoint, ready, submission_id, overridable, given)
         if json:
-            output.as_json({"submission_id": name, "cluster": session.record.name})
+            output.as_json({"submission_id": name, "cluster": opened.record.name})
         else:
             output.say(name)
         return
-    with afterwards.of_job(session, api, stop, down):
+    with afterwards.of_job(opened, api, stop, down):
         name = client.submit(api, entrypoint, ready, submission_id, overridable, given)
-        output.progress(f"job {name} runs on cluster '{session.record.name}'")
+        output.progress(f"job {name} runs on cluster '{opened.record.name}'")
         record = client.follow_to_end(api, name, output.raw)
     if record.driver_exit_code is None:
         raise CliError(f"job {name}: {record.message}")

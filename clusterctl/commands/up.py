@@ -117,7 +117,7 @@ def bring_up(
     from clusterctl.spec.overrides import renamed, resized
 
     from . import ssh_entries
-    from .session import Session
+    from .opened_cluster import OpenedCluster
 
     spec, cluster_name = _file_of(spec, cluster_name)
     read = located(load_file(spec, on_warning=output.warn))
@@ -149,7 +149,7 @@ def bring_up(
     _tell(result, progress, spec, json)
     if ssh_config:
         try:
-            ssh_entries.write(Session(home, result.record))
+            ssh_entries.write(OpenedCluster(home, result.record))
         except CliError as error:  # the cluster is up all the same
             output.warn(str(error))
 

@@ -7,7 +7,7 @@ import pytest
 
 from autoscaler.provider import Machine, MachineState, MachineTags
 from clusterctl.commands import ssh_entries
-from clusterctl.commands.session import Session
+from clusterctl.commands.opened_cluster import OpenedCluster
 from clusterctl.errors import UsageProblem
 from clusterctl.home import Home, new_record
 from clusterctl.shell.ssh import SshShell
@@ -40,17 +40,17 @@ class Provider:
 
 
 @pytest.fixture
-def session(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Session:
+def opened(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> OpenedCluster:
     monkeypatch.setenv("HOME", str(tmp_path))
     home = Home.find({"CLUSTERCTL_HOME": str(tmp_path / "state")})
-    session = Session(home, new_record(home, load_text(SPEC), "c.yaml"))
-    home.write(session.record)
-    monkeypatch.setattr(Session, "provider", lambda self: Provider(tmp_path))
-    return session
+    opened = OpenedCluster(home, new_record(home, load_text(SPEC), "c.yaml"))
+    home.write(opened.record)
+    monkeypatch.setattr(OpenedCluster, "provider", lambda self: Provider(tmp_path))
+    return opened
 
 
-def test_the_head_has_the_clusters_name_and_workers_add_theirs(session: Session) -> None:
-    lines = ssh_entries.entries(session).splitlines()
+def test_the_head_has_the_clusters_name_and_workers_add_theirs(opened: OpenedCluster) -> None:
+    lines = ssh_entries.entries(opened).splitlines()
     assert [line for line in lines if line.startswith("Host ")] == [
         "Host own",
         "Host own-w1",
@@ -60,22 +60,24 @@ def test_the_head_has_the_clusters_name_and_workers_add_theirs(session: Session)
 
 
 def test_machines_without_ssh_have_no_entries(
-    session: Session, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    opened: OpenedCluster, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Session, "provider", lambda self: Provider(tmp_path, is_ssh=False))
+    monkeypatch.setattr(OpenedCluster, "provider", lambda self: Provider(tmp_path, is_ssh=False))
     with pytest.raises(UsageProblem, match="are not entered by SSH"):
-        ssh_entries.entries(session)
+        ssh_entries.entries(opened)
 
 
-def test_what_is_written_ends_with_the_cluster(session: Session, capsys: pytest.CaptureFixture[str]) -> None:
-    ssh_entries.write(session)
-    file = session.home.folder("own") / "ssh_config"
-    assert file.read_text() == ssh_entries.entries(session)
+def test_what_is_written_ends_with_the_cluster(
+    opened: OpenedCluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ssh_entries.write(opened)
+    file = opened.home.folder("own") / "ssh_config"
+    assert file.read_text() == ssh_entries.entries(opened)
     assert file.stat().st_mode & 0o777 == 0o600
     told = capsys.readouterr().err
     assert f"{file} has entries for `ssh own` and 1 worker" in told
     assert "put once at the top of ~/.ssh/config: Include ~/state/clusters/*/ssh_config" in told
-    session.home.forget("own")
+    opened.home.forget("own")
     assert not file.exists()
 
 
@@ -84,9 +86,9 @@ def test_what_is_written_ends_with_the_cluster(session: Session, capsys: pytest.
     ["Include ~/state/clusters/*/ssh_config", "include other {pattern}", '  Include "{pattern}"'],
 )
 def test_who_has_the_line_is_not_told_of_it(
-    session: Session, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], line: str
+    opened: OpenedCluster, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], line: str
 ) -> None:
     (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh" / "config").write_text(line.format(pattern=session.home.ssh_configs) + "\nHost a\n")
-    ssh_entries.write(session)
+    (tmp_path / ".ssh" / "config").write_text(line.format(pattern=opened.home.ssh_configs) + "\nHost a\n")
+    ssh_entries.write(opened)
     assert "Include" not in capsys.readouterr().err

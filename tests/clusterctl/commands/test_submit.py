@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from clusterctl.app import app
-from clusterctl.commands import session
+from clusterctl.commands import opened_cluster
 from clusterctl.home import UP, ClusterRecord, Home, new_record
 from clusterctl.spec.load import load_text
 
@@ -85,7 +85,7 @@ def test_a_cluster_file_in_front_says_which_cluster_is_meant(tmp_path: pathlib.P
 def test_no_job_begins_whose_cluster_could_not_be_ended(
     tmp_path: pathlib.Path, told: tuple[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(opened_cluster, "_PATIENCE_S", 0.0)
     url, notes = told
     home, cli, script = known(tmp_path, url)
     with home.locked("c", "up"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ _PATIENCE_S = 10.0
 
 
 @dataclass(slots=True)
-class Session:
+class OpenedCluster:
     """One cluster, as a command sees it."""
 
     home: Home
@@ -238,36 +237,9 @@ def label(machine: Machine) -> str:
     return "head" if machine.is_head else machine.instance_id or machine.id
 
 
-def open_session(cluster: str | None) -> Session:
-    """The session of `--cluster`, or of the current cluster."""
+def open_cluster(cluster: str | None) -> OpenedCluster:
+    """The cluster of `--cluster`, or the current one."""
     from clusterctl.home import Home
 
     home = Home.find()
-    return Session(home, home.resolve(cluster))
-
-
-def started(cluster: str | None) -> None:
-    """Brings a cluster up, if it is not: the one of a YAML, or one that is known. Says so on stderr.
-
-    One that runs stays as it is, whatever its YAML says now.
-    """
-    from clusterctl.home import UP, Home
-    from clusterctl.spec.load import load_file
-
-    from .cluster_first import is_cluster_file
-    from .up import Agreed, bring_up
-
-    home = Home.find()
-    if cluster and is_cluster_file(cluster):
-        file, name, record = cluster, None, home.read(load_file(cluster).cluster_name)
-    else:
-        record = home.resolve(cluster)
-        file, name = record.spec_file, record.name if record.is_renamed else None
-    if record is not None and record.state == UP:
-        from clusterctl.launcher import look
-        from clusterctl.launcher.plan import Health
-
-        if look.health(home, record, Session(home, record).provider()) is Health.ANSWERS:
-            return
-    with contextlib.redirect_stdout(sys.stderr):
-        bring_up(file, Agreed.COSTS, cluster_name=name)
+    return OpenedCluster(home, home.resolve(cluster))
