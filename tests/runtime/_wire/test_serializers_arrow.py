@@ -118,6 +118,69 @@ def test_a_slice_of_a_table(start: int) -> None:
     assert size < 10_000
 
 
+@pytest.mark.parametrize("kind", BIG)
+@pytest.mark.parametrize("make", ["table", "batch"])
+def test_rows_with_any_type_arrive(kind: str, make: str) -> None:
+    columns = {"a": BIG[kind], "b": BIG["int"]}
+    rows = pa.table(columns) if make == "table" else pa.record_batch(columns)
+    for part in (rows.slice(7, 10), rows.slice(3), rows.slice(5, 0)):
+        result, size = trip(part)
+        assert type(result) is type(part)
+        assert result.equals(part)
+        assert result.schema.equals(part.schema, check_metadata=True)
+        if part.num_rows <= 10:
+            assert size < 8000
+
+
+def ipc_of(value: Any) -> bool:
+    return b"read_table" in serialization.serialize(value).data
+
+
+def test_small_and_cut_tables_travel_in_arrows_format_and_large_whole_ones_are_not_copied() -> None:
+    large = pa.table({"a": np.arange(1_000_000)})
+    assert ipc_of(large.slice(10, 10))
+    assert ipc_of(large.slice(0, 500_000))
+    assert ipc_of(pa.table({"a": range(10)}))
+    assert not ipc_of(large)
+    assert not ipc_of(large.slice(1))
+
+
+def test_tables_of_many_small_columns_are_one_buffer() -> None:
+    wide = pa.table({f"c{i}": [i, None] for i in range(300)})
+    assert len(serialization.serialize(wide).buffers) == 1
+    assert trip(wide)[0].equals(wide)
+
+
+def test_odd_tables_arrive() -> None:
+    empty = pa.table({})
+    assert trip(empty)[0].equals(empty)
+    words = [pa.array(values).dictionary_encode() for values in (["x", "y"], ["z"])]
+    chunks = pa.table({"a": pa.chunked_array(words)})
+    assert trip(chunks)[0].equals(chunks)
+    no_chunks = pa.schema([("a", pa.int64())]).empty_table()
+    assert trip(no_chunks)[0].equals(no_chunks)
+    batch = pa.record_batch({"a": pa.array([], pa.int64())})
+    assert trip(batch)[0].equals(batch)
+
+
+def test_extension_types_inside_tables_arrive_as_such() -> None:
+    array = pa.ExtensionArray.from_storage(Celsius(), pa.array(np.arange(ROWS, dtype=float)))
+    for rows in (pa.table({"a": array}), pa.record_batch({"a": array})):
+        result, size = trip(rows.slice(3, 4))
+        assert result.schema.field("a").type == Celsius()
+        assert result.equals(rows.slice(3, 4))
+        assert size < 4000
+
+
+def test_tables_are_read_in_place() -> None:
+    serialized = serialization.serialize(pa.table({"a": range(1000)}))
+    (buffer,) = [serialization.aligned(bytes(each)) for each in serialized.buffers]
+    result, _ = serialization.deserialize(serialized.data, [buffer])
+    start = np.frombuffer(buffer, np.uint8).__array_interface__["data"][0]
+    address = result.column("a").chunk(0).buffers()[1].address
+    assert start <= address < start + len(buffer)
+
+
 def test_batches_and_chunks() -> None:
     batch = table().to_batches()[0].slice(11, 10)
     result, size = trip(batch)
