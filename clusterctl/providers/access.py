@@ -77,8 +77,7 @@ class SshAccess:
     def workers_keys(self) -> list[str]:
         """The lines for a worker's `authorized_keys`: the operator's, then the cluster's where that is another."""
         operators, clusters = self.operators_key(), self.clusters_key()
-        same = operators.split()[:2] == clusters.split()[:2]  # comments do not matter
-        return [operators] if same else [operators, clusters]
+        return [operators] if identity.same_key(operators, clusters) else [operators, clusters]
 
     def key_file(self) -> str:
         """The private key by which whoever runs this enters machines: the operator, or the head."""

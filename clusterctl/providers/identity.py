@@ -45,6 +45,11 @@ def ensure(folder: Path, mark: str) -> str:
     return line
 
 
+def same_key(one: str, other: str) -> bool:
+    """Whether two lines for `authorized_keys` have the same key; their comments do not matter."""
+    return one.split()[:2] == other.split()[:2]
+
+
 def _known(private: Path, public: Path) -> str:
     """The line of a pair that is whole, else "". Reads the files' form alone, since to load a key takes long."""
     try:

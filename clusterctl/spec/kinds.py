@@ -15,6 +15,16 @@ Amount = Annotated[float, Meta(ge=0)]
 EnvString = Annotated[str, Meta(extra={"env": True})]
 
 
+def env_string(description: str) -> Meta:
+    """What annotates a string with a description in which environment variables are replaced."""
+    return Meta(description=description, extra={"env": True})
+
+
+Python = Annotated[
+    str, env_string("The Python of the machines: 3.11 or newer, the same minor version on all.")
+]
+
+
 class Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of every part of the spec: immutable, strict."""
 

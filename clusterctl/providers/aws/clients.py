@@ -1,31 +1,25 @@
 """The API of AWS: clients of boto3 that are made when they are first needed, and one way to call them.
 
-boto3's own retries are off, as it would hide from us that AWS wants fewer calls. Ours: what may pass is tried again
-with growing pauses for as long as the caller's patience lasts, and a few times at least, as a laptop may have slept
-meanwhile. Calls may be repeated, but for those that say otherwise.
+boto3's own retries are off, ours are in `retries`. Calls may be repeated, but for those that say otherwise.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import random
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
-from autoscaler.provider import Auth, Config, NotFound, ProviderError, Throttled, Transient
+from autoscaler.provider import Auth, Config, NotFound, ProviderError, Transient
+from clusterctl.providers import retries
 
 from . import errors
 
 _CONNECT_S = 5.0
 _READ_S = 30.0
-_FIRST_PAUSE_S = 0.25
-_LONGEST_PAUSE_S = 8.0
-_LEAST_TRIES = 5
 _POOL = 16
 _YOUNG_S = 20.0
 _YOUNG_POLL_S = 1.0
@@ -88,21 +82,9 @@ class Clients:
         Raises:
             ProviderError: whatever it was, see `errors`.
         """
+        once = partial(self._once, service, method, parameters)
         patience_s = self._patience_s if patience_s is None else patience_s
-        until = time.monotonic() + patience_s
-        pause_s, left = _FIRST_PAUSE_S, _LEAST_TRIES if patience_s else 1
-        while True:
-            left -= 1
-            try:
-                return self._once(service, method, parameters)
-            except Transient as error:
-                wait_s = random.uniform(pause_s / 2, pause_s)
-                is_open = not repeatable and not isinstance(error, Throttled)
-                is_over = time.monotonic() + wait_s > until and left <= 0
-                if is_open or is_over:
-                    raise
-                time.sleep(wait_s)
-                pause_s = min(2 * pause_s, max(_LONGEST_PAUSE_S, error.retry_after_s))
+        return retries.patiently(once, patience_s, repeatable=repeatable)
 
     def ec2(self, method: str, **parameters: Any) -> dict[str, Any]:
         """A call of EC2."""
@@ -114,14 +96,26 @@ class Clients:
 
     def young(self, service: str, method: str, **parameters: Any) -> dict[str, Any]:
         """A call about what was made just now, which not every part of AWS knows at once."""
-        until = time.monotonic() + _YOUNG_S
-        while True:
-            try:
-                return self.call(service, method, **parameters)
-            except NotFound:
-                if time.monotonic() > until:
-                    raise
-                time.sleep(_YOUNG_POLL_S)
+        call = partial(self.call, service, method, **parameters)
+        return retries.while_raising(NotFound, call, _YOUNG_S, _YOUNG_POLL_S)
+
+    def ensure(self, service: str, method: str, *done: str, **parameters: Any) -> None:
+        """A call about what was made just now, which is refused with words of `done` when it was carried out before."""
+        try:
+            self.young(service, method, **parameters)
+        except ProviderError as error:
+            if not any(words in str(error) for words in done):
+                raise
+
+    def remove(self, service: str, method: str, *done: str, **parameters: Any) -> None:
+        """A call that removes something: what is not there, or is refused with words of `done`, is removed."""
+        try:
+            self.call(service, method, **parameters)
+        except NotFound:
+            pass
+        except Config as error:
+            if not any(words in str(error) for words in done):
+                raise
 
     def pages(self, method: str, key: str, **parameters: Any) -> Iterator[Any]:
         """All entries `key` of a call of EC2 that answers page by page."""

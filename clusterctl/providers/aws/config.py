@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from clusterctl.spec.kinds import EnvString, ProviderConfig, Struct, listed
+from clusterctl.providers.cloud_config import CloudConfig
+from clusterctl.spec.kinds import EnvString, Struct, env_string
 
 
 class AwsKeyPair(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -15,23 +16,13 @@ class AwsKeyPair(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     key_name: EnvString
 
 
-class AwsProvider(ProviderConfig, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="aws"):
+class AwsProvider(CloudConfig, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="aws"):
     """Machines of Amazon EC2. `node_config` of a node type is what EC2's RunInstances takes, under its own names."""
 
-    region: Annotated[str, Meta(description="E.g. us-west-2.", extra={"env": True})]
-    availability_zone: Annotated[
-        str,
-        Meta(
-            description="Zones of the region, separated by commas, the first one preferred. Default: all.",
-            extra={"env": True},
-        ),
-    ] = ""
     vpc_id: Annotated[
         str,
-        Meta(
-            description="The network. Default: that of the subnets, else the region's default one, else a new one for "
-            "the cluster.",
-            extra={"env": True},
+        env_string(
+            "The network. Default: that of the subnets, else the region's default one, else a new one for the cluster."
         ),
     ] = ""
     subnet_ids: Annotated[
@@ -45,32 +36,13 @@ class AwsProvider(ProviderConfig, frozen=True, kw_only=True, forbid_unknown_fiel
         ),
     ] = []
     tags: Annotated[dict[str, EnvString], Meta(description="Further tags of everything that is made.")] = {}
-    use_internal_ips: Annotated[
-        bool,
-        Meta(description="Machines get no public address; `clusterctl` must run inside the network."),
-    ] = False
     key_pair: AwsKeyPair | None = None
     security_group: Annotated[
         dict[str, Any],
         Meta(description="GroupName and IpPermissions, as in EC2, in addition to what the nodes need."),
     ] = {}
-    profile: Annotated[
-        str, Meta(description="Credentials profile on the operator's machine.", extra={"env": True})
-    ] = ""
-    endpoint_url: Annotated[
-        str, Meta(description="Another endpoint of the API of AWS.", extra={"env": True})
-    ] = ""
-    python: Annotated[
-        str,
-        Meta(
-            description="The Python of the machines: 3.11 or newer, the same minor version on all.",
-            extra={"env": True},
-        ),
-    ] = "python3"
-
-    @property
-    def zones(self) -> tuple[str, ...]:
-        return listed(self.availability_zone)
+    profile: Annotated[str, env_string("Credentials profile on the operator's machine.")] = ""
+    endpoint_url: Annotated[str, env_string("Another endpoint of the API of AWS.")] = ""
 
     @property
     def place(self) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from autoscaler.provider import Auth, Config, NotFound, ProviderError
+from clusterctl.providers.identity import same_key
 
 from . import policies
 from .clients import Clients
@@ -30,19 +31,17 @@ def ensure_key(clients: Clients, cluster_id: str, public_key: str, tags: Mapping
     except NotFound:
         found = []
     if found:
-        if _same(str(found[0].get("PublicKey", "")), public_key):
+        if same_key(str(found[0].get("PublicKey", "")), public_key):
             return
         clients.ec2("delete_key_pair", KeyName=name)
-    try:
-        clients.ec2(
-            "import_key_pair",
-            KeyName=name,
-            PublicKeyMaterial=public_key.encode(),
-            TagSpecifications=[specification("key-pair", tags)],
-        )
-    except Config as error:
-        if "InvalidKeyPair.Duplicate" not in str(error):  # an attempt whose answer was lost
-            raise
+    clients.ensure(
+        "ec2",
+        "import_key_pair",
+        "InvalidKeyPair.Duplicate",  # an attempt whose answer was lost
+        KeyName=name,
+        PublicKeyMaterial=public_key.encode(),
+        TagSpecifications=[specification("key-pair", tags)],
+    )
 
 
 def remove_keys(clients: Clients, cluster_id: str) -> None:
@@ -98,10 +97,10 @@ def remove_profile(clients: Clients, cluster_id: str) -> None:
     """Removes the head's role and profile. Where we may not touch roles, none was made."""
     name = policies.role_name(cluster_id)
     try:
-        _gone(clients, "remove_role_from_instance_profile", InstanceProfileName=name, RoleName=name)
-        _gone(clients, "delete_instance_profile", InstanceProfileName=name)
-        _gone(clients, "delete_role_policy", RoleName=name, PolicyName=_POLICY)
-        _gone(clients, "delete_role", RoleName=name)
+        clients.remove("iam", "remove_role_from_instance_profile", InstanceProfileName=name, RoleName=name)
+        clients.remove("iam", "delete_instance_profile", InstanceProfileName=name)
+        clients.remove("iam", "delete_role_policy", RoleName=name, PolicyName=_POLICY)
+        clients.remove("iam", "delete_role", RoleName=name)
     except Auth:
         if _exists(clients, name):
             raise
@@ -134,20 +133,4 @@ def _exists(clients: Clients, name: str) -> bool:
 
 def _make(clients: Clients, method: str, **parameters: Any) -> None:
     """Makes it, unless it is there."""
-    try:
-        clients.young("iam", method, **parameters)
-    except ProviderError as error:
-        if "EntityAlreadyExists" not in str(error) and "has been taken" not in str(error):
-            raise
-
-
-def _gone(clients: Clients, method: str, **parameters: Any) -> None:
-    try:
-        clients.iam(method, **parameters)
-    except NotFound:
-        pass  # that is what was wanted
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two lines have the same key; their comments do not matter."""
-    return one.split()[:2] == other.split()[:2]
+    clients.ensure("iam", method, "EntityAlreadyExists", "has been taken", **parameters)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from autoscaler.provider import Config, MachineTags, NotFound, ProviderError, Throttled, Transient
+from autoscaler.provider import Config, MachineTags, NotFound, Throttled, Transient
 from clusterctl.providers.ownership import OWNER_NAME_TAG, OWNER_TAG
 
 from .clients import Clients
@@ -268,13 +268,9 @@ def _allow(clients: Clients, group_id: str, wanted: set[Rule], further: Sequence
     (group,) = clients.young("ec2", "describe_security_groups", GroupIds=[group_id])["SecurityGroups"]
     there = rules(group.get("IpPermissions", ()))
     for permission in [*(rule.permission() for rule in sorted(wanted - there, key=str)), *further]:
-        try:
-            clients.young(
-                "ec2", "authorize_security_group_ingress", GroupId=group_id, IpPermissions=[permission]
-            )
-        except ProviderError as error:
-            if "InvalidPermission.Duplicate" not in str(error):
-                raise
+        done = "InvalidPermission.Duplicate"
+        given = {"GroupId": group_id, "IpPermissions": [permission]}
+        clients.ensure("ec2", "authorize_security_group_ingress", done, **given)
     surplus = there - wanted - rules(further)
     for rule in sorted((rule for rule in surplus if rule.is_ssh), key=str):
         clients.ec2("revoke_security_group_ingress", GroupId=group_id, IpPermissions=[rule.permission()])
@@ -308,7 +304,9 @@ def _make_vpc(
         if one.get("DestinationCidrBlock") == _EVERYBODY
     }
     if not leading:
-        _unless(clients, "RouteAlreadyExists", "create_route", RouteTableId=table["RouteTableId"], **route)
+        clients.ensure(
+            "ec2", "create_route", "RouteAlreadyExists", RouteTableId=table["RouteTableId"], **route
+        )
     elif gateway_id not in leading:  # a route outlives its gateway, which an interrupted clean-up has removed
         clients.young("ec2", "replace_route", RouteTableId=table["RouteTableId"], **route)
     there = {subnet["AvailabilityZone"] for subnet in _all_of(clients, vpc_id)}
@@ -317,7 +315,7 @@ def _make_vpc(
     for zone in sorted(wanted.keys() - there):
         place = {"VpcId": vpc_id, "AvailabilityZone": zone, "CidrBlock": wanted[zone]}
         made = [specification("subnet", tags)]
-        _unless(clients, "InvalidSubnet.Conflict", "create_subnet", **place, TagSpecifications=made)
+        clients.ensure("ec2", "create_subnet", "InvalidSubnet.Conflict", **place, TagSpecifications=made)
     return vpc_id, _all_of(clients, vpc_id)
 
 
@@ -340,7 +338,7 @@ def _gateway(clients: Clients, vpc_id: str, cluster_id: str, tags: Mapping[str, 
         )["InternetGateway"]["InternetGatewayId"],
     )
     place = {"InternetGatewayId": gateway_id, "VpcId": vpc_id}
-    _unless(clients, "Resource.AlreadyAssociated", "attach_internet_gateway", **place)
+    clients.ensure("ec2", "attach_internet_gateway", "Resource.AlreadyAssociated", **place)
     return gateway_id
 
 
@@ -352,22 +350,11 @@ def _made_once(look: Callable[[], list[str]], make: Callable[[], str]) -> str:
             return min(found)
         try:
             return make()
-        except Throttled:
-            raise
-        except Transient:
-            if attempt == _TRIES:
+        except Transient as error:
+            if attempt == _TRIES or isinstance(error, Throttled):
                 raise
             time.sleep(_LAG_S)
     raise AssertionError("unreachable")
-
-
-def _unless(clients: Clients, code: str, method: str, **parameters: Any) -> None:
-    """A call that is refused with that code when it was carried out before."""
-    try:
-        clients.young("ec2", method, **parameters)
-    except Config as error:
-        if code not in str(error):
-            raise
 
 
 def zones(clients: Clients) -> list[str]:
@@ -388,18 +375,20 @@ def remove(clients: Clients, cluster_id: str) -> None:
         if heir := _heir(clients, group["GroupId"], cluster_id):
             clients.ec2("create_tags", Resources=[group["GroupId"]], Tags=pairs(heir))
         else:
-            _gone(clients, "delete_security_group", GroupId=group["GroupId"])
+            clients.remove("ec2", "delete_security_group", GroupId=group["GroupId"])
     for subnet in clients.pages("describe_subnets", "Subnets", Filters=cluster_filter(cluster_id)):
-        _gone(clients, "delete_subnet", SubnetId=subnet["SubnetId"])
+        clients.remove("ec2", "delete_subnet", SubnetId=subnet["SubnetId"])
     for gateway in clients.ec2("describe_internet_gateways", Filters=cluster_filter(cluster_id))[
         "InternetGateways"
     ]:
         names = {"InternetGatewayId": gateway["InternetGatewayId"]}
         for attachment in gateway.get("Attachments", ()):
-            _gone(clients, "detach_internet_gateway", VpcId=attachment["VpcId"], **names)
-        _gone(clients, "delete_internet_gateway", **names)
+            clients.remove(
+                "ec2", "detach_internet_gateway", "Gateway.NotAttached", VpcId=attachment["VpcId"], **names
+            )
+        clients.remove("ec2", "delete_internet_gateway", **names)
     for vpc in clients.ec2("describe_vpcs", Filters=cluster_filter(cluster_id))["Vpcs"]:
-        _gone(clients, "delete_vpc", VpcId=vpc["VpcId"])
+        clients.remove("ec2", "delete_vpc", VpcId=vpc["VpcId"])
 
 
 def _heir(clients: Clients, group_id: str, cluster_id: str) -> dict[str, str]:
@@ -416,13 +405,3 @@ def _heir(clients: Clients, group_id: str, cluster_id: str) -> dict[str, str]:
         ):
             return {key: tags[key] for key in _BELONGING if key in tags}
     return {}
-
-
-def _gone(clients: Clients, method: str, **parameters: Any) -> None:
-    try:
-        clients.ec2(method, **parameters)
-    except NotFound:
-        pass  # that is what was wanted
-    except Config as error:
-        if "Gateway.NotAttached" not in str(error):
-            raise

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from autoscaler.provider import (
     ON_DEMAND,
     SPOT,
     Auth,
-    Capabilities,
     Capacity,
     Config,
     LaunchRequest,
@@ -30,8 +30,8 @@ from autoscaler.provider import (
     Transient,
 )
 from clusterctl.artefacts.target import Target
+from clusterctl.providers import offers, retries
 from clusterctl.providers.cloud import Cloud
-from clusterctl.providers.ownership import OWNER_TAG
 from clusterctl.providers.protocol import Seat
 from clusterctl.spec.definition import ClusterSpec
 
@@ -44,46 +44,35 @@ from .network import Network
 from .notices import Notices
 from .prices import Prices
 
-LISTING_LAG_S = 5.0
-_MOST_AT_ONCE = 50
 _PAGE = 1000
-_PATIENCE_S = 60.0
-"""Of an operator, whom nobody else retries for. The autoscaler has its own patience."""
 _YOUNG_S = 20.0
 _POLL_S = 1.0
-_ADDRESS_S = 180.0
 _STOPPED_S = 300.0
 _CLEAN_S = 300.0
 _DEFAULT_USER = "ec2-user"
 
 
-class AwsMachines(Cloud):
+class AwsMachines(Cloud[AwsProvider]):
     """The machines of one cluster. See `autoscaler.provider.Provider` for the contract.
 
     Args:
         settings: what `Ownership` and `SshAccess` take.
     """
 
+    LISTING_LAG_S = 5.0
+
     def __init__(
         self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat = Seat.OPERATOR
     ) -> None:
         assert isinstance(spec.provider, AwsProvider)
-        self._config = spec.provider
-        super().__init__(
-            spec,
-            cluster_id,
-            settings,
-            seat,
-            lambda: principal.stable(str(self._caller()["Arn"])),
-            spec.provider.python,
-        )
+        super().__init__(spec, spec.provider, cluster_id, settings, seat)
         place = Place(
             self._config.region, "" if self._on_head else self._config.profile, self._config.endpoint_url
         )
-        self._clients = Clients(place, 0.0 if self._on_head else _PATIENCE_S)
+        self._clients = Clients(place, self._patience_s)
         self._catalog = Catalog(self._clients)
         self._prices = Prices(self._clients)
-        self._recent = listing.Recent(LISTING_LAG_S)
+        self._recent = listing.Recent(self.LISTING_LAG_S)
         self._notices = Notices(self._clients, cluster_id)
         self._lock = threading.Lock()
         self._network: Network | None = None
@@ -92,19 +81,6 @@ class AwsMachines(Cloud):
         self._called: Mapping[str, Any] | None = None
 
     # ------------------------------------------------------------ the protocol
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(
-            stop_start=True,
-            spot=True,
-            prices=True,
-            price_source=self._prices.source(),
-            forward_ports=True,
-            listing_lag_s=LISTING_LAG_S,
-            max_per_create=_MOST_AT_ONCE,
-            shutdown_ends=True,
-        )
 
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
         return checks.check(self._facts(), node_types)
@@ -153,20 +129,20 @@ class AwsMachines(Cloud):
         return Prepared(details)
 
     def offers(self, node_type: NodeType) -> list[Offer]:
-        node_type = self._catalog.whole(node_type)
-        kind = self._catalog.instance_type(node_type)
-        zones = self._zones(node_type, kind.name)
-        resources = {**kind.resources, **node_type.resources}
-        out: list[Offer] = []
-        if launches.is_spot(node_type) and zones:
-            prices = self._prices.spot(kind.name)
-            out += [Offer(zone, SPOT, prices.get(zone, 0.0), resources) for zone in zones]
-        if launches.is_elsewhere(node_type, self._catalog.template(node_type)) and zones:
-            price = self._prices.on_demand(kind.name) if launches.has_list_price(node_type) else 0.0
-            known = price > 0 or node_type.max_price is None  # what nobody knows may be above the limit
-            out += [Offer(zone, ON_DEMAND, price, resources) for zone in zones if known]
-        most = node_type.max_price
-        return [offer for offer in out if most is None or offer.price <= most]
+        whole = self._catalog.whole(node_type)
+        kind = self._catalog.instance_type(whole)
+        there = dict.fromkeys(self._zones(whole, kind.name), kind.resources)
+        markets = [SPOT] if launches.is_spot(whole) else []
+        if launches.is_elsewhere(whole, self._catalog.template(whole)):
+            markets.append(ON_DEMAND)
+
+        def price(zone: str, market: str) -> float | None:
+            if market == SPOT:  # EC2 keeps to `max_price` itself
+                return self._prices.spot(kind.name).get(zone, 0.0)
+            listed = self._prices.on_demand(kind.name) if launches.has_list_price(whole) else 0.0
+            return listed or None
+
+        return offers.offers(whole, markets, there, price)
 
     def create(self, request: LaunchRequest) -> LaunchResult:
         image = self._catalog.image(request.node_type)
@@ -191,8 +167,7 @@ class AwsMachines(Cloud):
         return result
 
     def list(self) -> list[Machine]:
-        found = self._described(tagging.cluster_filter(self._cluster_id))
-        machines = self._recent.completed([listing.machine(instance) for instance in found])
+        machines = self._recent.completed(super().list())
         return self._notices.told(machines) if self._on_head else machines
 
     def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
@@ -211,23 +186,9 @@ class AwsMachines(Cloud):
         return result
 
     def shell(self, machine: Machine) -> Shell:
-        found = machine if machine.tags and self._address(machine) else self._with_address(machine.id)
+        found = self._with_address(machine)
         user = found.tags.get(tagging.USER) or self._cluster.auth.ssh_user or _DEFAULT_USER
         return self._access.shell(found.id, machine.node_type, self._address(found), user)
-
-    def cleanup(self) -> None:
-        if self._on_head or self._has_machines():
-            return
-        errors: list[ProviderError] = []
-        for remove in (identity.remove_keys, identity.remove_profile, self._remove_network):
-            try:
-                remove(self._clients, self._cluster_id)
-            except ProviderError as error:  # keeps nothing else from being removed
-                errors.append(error)
-        if errors:
-            raise errors[0]
-        self._access.forget()
-        self._forget_network()
 
     # ------------------------------------------------------------ what the launcher asks
 
@@ -237,38 +198,14 @@ class AwsMachines(Cloud):
 
     def start(self, ids: Sequence[str]) -> None:
         """A machine that is still stopping is waited for."""
-        deadline = time.monotonic() + _STOPPED_S
-        while ids:
-            try:
-                self._clients.ec2("start_instances", InstanceIds=[*ids])
-                return
-            except Transient:
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(_POLL_S)
-
-    def clusters(self, name: str) -> Sequence[str]:
-        """Also of those of which only a security group or a key pair is left, so that `down` finds them."""
-        filters = [
-            {"Name": f"tag:{OWNER_TAG}", "Values": [self._ownership.owner.id]},
-            {"Name": f"tag:{MachineTags.CLUSTER_NAME}", "Values": [name]},
-        ]
-        tagged = [
-            *(one for one in self._described(filters) if one["State"]["Name"] != "terminated"),
-            *self._clients.ec2("describe_security_groups", Filters=filters)["SecurityGroups"],
-            *self._clients.ec2("describe_key_pairs", Filters=filters)["KeyPairs"],
-        ]
-        return sorted({tagging.read(one.get("Tags"))[MachineTags.CLUSTER_ID] for one in tagged})
-
-    @property
-    def head_extras(self) -> Sequence[str]:
-        return ("ssh", "aws")
+        if ids:
+            start = partial(self._clients.ec2, "start_instances", InstanceIds=[*ids])
+            retries.while_raising(Transient, start, _STOPPED_S, _POLL_S)
 
     # ------------------------------------------------------------ inside
 
-    def _named(self, cluster_name: str) -> Iterable[Machine]:
-        found = self._described([{"Name": f"tag:{MachineTags.CLUSTER_NAME}", "Values": [cluster_name]}])
-        return map(listing.machine, found)
+    def _principal(self) -> str:
+        return principal.stable(str(self._caller()["Arn"]))
 
     def _account(self) -> Mapping[str, str]:
         return {"account": str(self._caller()["Account"])}
@@ -276,28 +213,44 @@ class AwsMachines(Cloud):
     def _for_head(self) -> Mapping[str, str]:
         return self._access.settings_for_head(lets_operator_in=self._makes_key())
 
-    def _remove_network(self, clients: Clients, cluster_id: str) -> None:
-        deadline = time.monotonic() + _CLEAN_S
-        while True:
-            try:
-                network.remove(clients, cluster_id)
-                return
-            except Transient:
-                # The interfaces of machines that have just ended hold on to the group for a while. So do machines that
-                # were not listed above; they have to be ended first.
-                if time.monotonic() > deadline or self._has_machines():
-                    raise
-                time.sleep(_POLL_S)
+    def _price_source(self) -> str:
+        return self._prices.source()
 
-    def _has_machines(self) -> bool:
-        return any(machine.state is not MachineState.GONE for machine in self.list())
+    def _listed(self, tags: Mapping[str, str]) -> Sequence[Machine]:
+        self._check_account()
+        found = self._clients.pages(
+            "describe_instances", "Reservations", Filters=tagging.filters(tags), MaxResults=_PAGE
+        )
+        return [listing.machine(instance) for instance in listing.instances(found)]
+
+    def _left_of(self, tags: Mapping[str, str]) -> set[str]:
+        filters = tagging.filters(tags)
+        left = [
+            *self._clients.ec2("describe_security_groups", Filters=filters)["SecurityGroups"],
+            *self._clients.ec2("describe_key_pairs", Filters=filters)["KeyPairs"],
+        ]
+        return {tagging.read(one.get("Tags"))[MachineTags.CLUSTER_ID] for one in left}
+
+    def _removals(self) -> Sequence[Callable[[], None]]:
+        keys, profile, around = (
+            partial(remove, self._clients, self._cluster_id)
+            for remove in (identity.remove_keys, identity.remove_profile, network.remove)
+        )
+
+        def remove_network() -> None:
+            # The interfaces of machines that have just ended hold on to the group for a while. So do machines that
+            # were not listed before; they have to be ended first.
+            retries.while_raising(Transient, around, _CLEAN_S, _POLL_S, lambda: not self._has_machines())
+            self._forget_network()
+
+        return keys, profile, remove_network
 
     def _tags(self) -> dict[str, str]:
         """Of all that is made for the cluster."""
         return {
             **self._config.tags,
             MachineTags.CLUSTER_NAME: self._cluster.cluster_name,
-            **self._tags_of_machines(),
+            **self._mine(),
         }
 
     def _named_subnets(self, node_types: Sequence[NodeType]) -> Sequence[str]:
@@ -439,12 +392,6 @@ class AwsMachines(Cloud):
             )
         self._is_own_account = True
 
-    def _described(self, filters: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        self._check_account()
-        return listing.instances(
-            self._clients.pages("describe_instances", "Reservations", Filters=[*filters], MaxResults=_PAGE)
-        )
-
     def _terminate_one(self, machine_id: str) -> ProviderError | None:
         try:
             self._clients.ec2("terminate_instances", InstanceIds=[machine_id])
@@ -455,29 +402,6 @@ class AwsMachines(Cloud):
         except ProviderError as error:
             return error
         return None
-
-    def _address(self, machine: Machine) -> str:
-        """Where the machine is reached from here."""
-        internal = self._on_head or self._config.use_internal_ips
-        return machine.address if internal else machine.public_address
-
-    def _with_address(self, machine_id: str) -> Machine:
-        """The machine, as soon as it has an address: a public one comes only when it runs."""
-        deadline = time.monotonic() + _ADDRESS_S
-        while True:
-            found = next((one for one in self.list() if one.id == machine_id), None)
-            if found is None or found.state is MachineState.GONE:
-                raise NotFound(f"there is no machine {machine_id}")
-            if self._address(found):
-                return found
-            if found.state in (MachineState.STOPPED, MachineState.STOPPING):
-                raise NotFound(f"machine {machine_id} is stopped")
-            if time.monotonic() > deadline:
-                raise Config(
-                    f"machine {machine_id} has no public address: its subnet gives none; say use_internal_ips: true if "
-                    "you are in its network"
-                )
-            time.sleep(_POLL_S)
 
 
 def _is_full(error: ProviderError) -> bool:

@@ -57,9 +57,14 @@ def specification(kind: str, tags: Mapping[str, str]) -> dict[str, Any]:
     return {"ResourceType": kind, "Tags": pairs(tags)}
 
 
+def filters(tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """What finds all that carries these tags."""
+    return [{"Name": f"tag:{key}", "Values": [value]} for key, value in tags.items()]
+
+
 def cluster_filter(cluster_id: str) -> list[dict[str, Any]]:
     """What finds all that is tagged with the cluster."""
-    return [{"Name": f"tag:{MachineTags.CLUSTER_ID}", "Values": [cluster_id]}]
+    return filters({MachineTags.CLUSTER_ID: cluster_id})
 
 
 def names(instance_ids: Sequence[str]) -> dict[str, str]:

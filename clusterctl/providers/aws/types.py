@@ -7,12 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-_MIB = 2**20
-_SEEN_SHARE = 0.95
-"""Of a machine's memory its own system sees less than what it is sold with. Better a little too small a promise here
-than a machine on which the work that it was made for does not fit."""
-_MEMORY_SHARE = 0.7
-"""Of what a node sees it gives this to `memory`; the rest is for objects and the system."""
+from clusterctl.providers import offers
+
 _QUOTAS = (
     (r"(a|c|d|h|i|m|r|t|z|im|is)\d", "L-1216C47A", "L-34B43A08"),
     (r"(g|gr|vt)\d", "L-DB2E81BA", "L-3819A6DF"),
@@ -52,8 +48,8 @@ class InstanceType:
 def read(description: Mapping[str, Any]) -> InstanceType:
     """The type that is described."""
     vcpus = int(description["VCpuInfo"]["DefaultVCpus"])
-    memory = int(description["MemoryInfo"]["SizeInMiB"]) * _MIB
-    resources = {"CPU": float(vcpus), "memory": float(int(memory * _SEEN_SHARE * _MEMORY_SHARE))}
+    memory = offers.memory(description["MemoryInfo"]["SizeInMiB"])
+    resources = {"CPU": float(vcpus), "memory": memory}
     gpus = [
         gpu for gpu in description.get("GpuInfo", {}).get("Gpus", ()) if gpu.get("Manufacturer") == "NVIDIA"
     ]

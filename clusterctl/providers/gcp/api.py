@@ -1,23 +1,22 @@
 """The Compute API through Google's SDK: the only module that knows it. Takes and returns JSON as the REST API has it.
 
-Each call has a time limit and is repeated a few times where the platform hiccups (the SDK's own retries are off); calls
-that change something carry a request id, so that repeating them does nothing twice. What goes wrong is translated by
-`errors`.
+Each call has a time limit and is repeated by `retries` (the SDK's own are off); calls that change something carry a
+request id, so that repeating them does nothing twice. What goes wrong is translated by `errors`.
 """
 
 from __future__ import annotations
 
 import json
-import random
 import re
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from autoscaler.provider import Auth, Config, ProviderError, Throttled, Transient
+from clusterctl.providers import retries
 
 from . import errors, principals
 from .instances import SCOPE
@@ -31,7 +30,6 @@ _SOURCE = re.compile(
     r"(?P<kind>instanceTemplates|machineImages)/(?P<name>[^/]+)\Z"
 )
 _CALL_S = 20.0
-_ATTEMPTS = 3
 _PAUSE_S = 0.5
 _PAGE = 500
 _WAIT_S = 60.0
@@ -44,10 +42,12 @@ class ComputeApi:
     Args:
         project: "": that of the credentials.
         endpoint: another one, asked without credentials; "": Google's.
+        patience_s: how long what may pass is tried again. 0: never, the caller does that.
     """
 
-    def __init__(self, project: str, endpoint: str) -> None:
+    def __init__(self, project: str, endpoint: str, patience_s: float = 0.0) -> None:
         self._endpoint = endpoint
+        self._patience_s = patience_s
         self._given_project = project
         self._lock = threading.RLock()
         self._clients: dict[str, Any] = {}
@@ -209,7 +209,7 @@ class ComputeApi:
             began = time.monotonic()
             try:
                 doing = f"waiting for {operation['name']}"
-                operation = _json(self._call(doing, client.wait, request, limit_s, attempts=1))
+                operation = _json(self._call(doing, client.wait, request, limit_s, patience_s=0.0))
             except Throttled:
                 raise
             except Transient:
@@ -256,21 +256,13 @@ class ComputeApi:
         call: Callable[..., T],
         request: Mapping[str, Any],
         limit_s: float | None = None,
-        attempts: int = _ATTEMPTS,
+        patience_s: float | None = None,
     ) -> T:
         limit_s = _CALL_S if limit_s is None else limit_s
-        for attempt in range(1, attempts + 1):
-            try:
-                return self._translated(
-                    doing, lambda: call(request=dict(request), retry=None, timeout=limit_s)
-                )
-            except Throttled:
-                raise
-            except Transient:
-                if attempt == attempts:
-                    raise
-                time.sleep(_PAUSE_S * attempt * random.uniform(0.5, 1.0))
-        raise AssertionError("unreachable")
+        once = partial(call, request=dict(request), retry=None, timeout=limit_s)
+        return retries.patiently(
+            lambda: self._translated(doing, once), self._patience_s if patience_s is None else patience_s
+        )
 
     def _translated(self, doing: str, call: Callable[[], T]) -> T:
         """The only place that knows what the SDK raises."""
@@ -326,9 +318,9 @@ class ComputeApi:
 
 
 @cache
-def of(project: str, endpoint: str) -> ComputeApi:
+def of(project: str, endpoint: str, patience_s: float) -> ComputeApi:
     """The one of this process: its connections are kept."""
-    return ComputeApi(project, endpoint)
+    return ComputeApi(project, endpoint, patience_s)
 
 
 def _cause(error: Exception) -> str:

@@ -6,14 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from autoscaler.provider import ON_DEMAND, SPOT, NodeType, Offer
+from clusterctl.providers import offers
 
 from . import instances, prices
 
-_SEEN_SHARE = 0.95
-"""Of a machine's memory its system keeps a part: what is found there is never less than this."""
-_MEMORY_SHARE = 0.7
-"""Of what a node finds it offers so much to tasks; the rest is for the object store and the daemons."""
 _ACCELERATOR_TYPES = {
     "nvidia-tesla-k80": "K80",
     "nvidia-tesla-p4": "P4",
@@ -47,8 +43,7 @@ class Hardware:
 
     def resources(self) -> dict[str, float]:
         """As users count them."""
-        memory = int(self.memory_mib * _SEEN_SHARE * _MEMORY_SHARE) * 2**20
-        found = {"CPU": self.cpus, "memory": float(memory)}
+        found = {"CPU": self.cpus, "memory": offers.memory(self.memory_mib)}
         if self.gpus:
             found["GPU"] = float(self.gpus)
         for kind in self.accelerators:
@@ -76,27 +71,6 @@ def hardware(listed: Sequence[Mapping[str, Any]], node_config: Mapping[str, Any]
             total[kind] = total.get(kind, 0) + int(built_in["guestAcceleratorCount"])
         zone = str(entry["zone"]).rpartition("/")[2]
         out[zone] = Hardware(str(entry["name"]), float(entry["guestCpus"]), float(entry["memoryMb"]), total)
-    return out
-
-
-def offers(node_type: NodeType, there: Mapping[str, Hardware], zones: Sequence[str]) -> list[Offer]:
-    """The ways to get a machine of the type, in the zones given, the first one first; spot before on-demand.
-
-    With a `max_price` whatever has no known price is left out: nobody can say that it is below.
-    """
-    out = []
-    markets = (SPOT, ON_DEMAND) if node_type.spot else (ON_DEMAND,)
-    spot_anyway = instances.is_spot(node_type.node_config)
-    for market in markets:
-        for zone in zones:
-            if zone not in there:
-                continue
-            found = there[zone]
-            price = found.price(region_of(zone), market == SPOT or spot_anyway)
-            limit = node_type.max_price
-            if limit is not None and (price is None or price > limit):
-                continue
-            out.append(Offer(zone, market, price or 0.0, {**found.resources(), **node_type.resources}))
     return out
 
 

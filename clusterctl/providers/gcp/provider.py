@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
-from typing import Any, TypeVar
+from functools import partial
+from typing import TypeVar
 
 from autoscaler.provider import (
+    ON_DEMAND,
     SPOT,
-    Capabilities,
     Capacity,
     Config,
     LaunchRequest,
@@ -32,11 +31,11 @@ from autoscaler.provider import (
 )
 from clusterctl.artefacts.architectures import MACHINES
 from clusterctl.artefacts.target import Target
+from clusterctl.providers import offers
 from clusterctl.providers.cloud import Cloud
 from clusterctl.providers.ownership import OWNER_TAG
 from clusterctl.providers.protocol import Seat
 from clusterctl.spec.definition import ClusterSpec
-from runtime._system import files
 
 from . import api as apis
 from . import checks, errors, firewall, instances, machine_types, names, prices
@@ -53,60 +52,39 @@ _CREATE_S = 60.0
 """So long `create` waits for the platform's word on an instance; that is when its hardware is found, not its boot."""
 _CHANGE_S = 300.0
 _SIDE_BY_SIDE = 16
-_LISTING_LAG_S = 2.0
-_MOST_AT_ONCE = 50
 _USER = "clusterctl"
-_ADDRESSES = "addresses.json"
 
 
-class GcpMachines(Cloud):
+class GcpMachines(Cloud[GcpProvider]):
     """The machines of one cluster. See `autoscaler.provider.Provider`.
 
     An instance's name follows from what it was asked for, and so does the id of the request: asking again makes nothing
     twice. `create` waits for the operation, since that is what tells of a stock-out or a quota.
 
     Args:
-        settings: what `Ownership` takes; `folder`, for the cluster's key, pinned host keys and the head's address;
-            `project`, once it is known.
+        settings: what `Ownership` and `SshAccess` take; `project`, once it is known.
     """
+
+    LISTING_LAG_S = 2.0
 
     def __init__(
         self, spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat = Seat.OPERATOR
     ) -> None:
         assert isinstance(spec.provider, GcpProvider)
-        self._spec = spec.provider
-        self._cluster_name = spec.cluster_name
-        self._head_type = spec.head_node_type
-        super().__init__(
-            spec, cluster_id, settings, seat, lambda: self._api.principal(), spec.provider.python
-        )
-        self._folder = Path(settings["folder"]).expanduser()
+        super().__init__(spec, spec.provider, cluster_id, settings, seat)
         self._user = spec.auth.ssh_user or _USER
-        self._network = ClusterNetwork(self._spec, self._tag, lambda: self._api)
+        self._network = ClusterNetwork(self._config, self._tag, lambda: self._api)
         self._lock = threading.Lock()
         self._types: dict[str, Sequence[Json]] = {}
         self._zones: Sequence[str] = ()
 
     # ------------------------------------------------------------ the protocol
 
-    @property
-    def capabilities(self) -> Capabilities:
-        return Capabilities(
-            stop_start=True,
-            spot=True,
-            prices=True,
-            forward_ports=True,
-            listing_lag_s=_LISTING_LAG_S,
-            max_per_create=_MOST_AT_ONCE,
-            price_source=prices.SOURCE,
-            shutdown_ends=True,
-        )
-
     def check(self, node_types: Sequence[NodeType]) -> list[Problem]:
         if wrong := self.check_offline(node_types):
             return wrong
         try:
-            region, project = self._api.region(self._spec.region), self._api.project_info()
+            region, project = self._api.region(self._config.region), self._api.project_info()
         except NotFound as error:
             return [Problem(str(error), "Correct provider.region or provider.project_id.")]
         found = [*self._check_network(node_types)]
@@ -118,11 +96,11 @@ class GcpMachines(Cloud):
             found += problems
             if hardware is None:
                 continue
-            heads = int(kind.name == self._head_type)
+            heads = int(kind.name == self._cluster.head_node_type)
             for count, total in ((kind.min_workers, least), (kind.max_workers, most)):
                 for metric, amount in checks.needs(hardware, count + heads, kind.spot).items():
                     total[metric] = total.get(metric, 0.0) + amount
-        found += checks.quotas(region, least, most, self._spec.region)
+        found += checks.quotas(region, least, most, self._config.region)
         return found + checks.quotas(project, least, most, f"project {self._api.project}")
 
     def targets(self, node_types: Sequence[NodeType]) -> Mapping[str, Target]:
@@ -130,12 +108,12 @@ class GcpMachines(Cloud):
         for kind in node_types:
             where = MACHINES[MACHINE_TYPES.architecture(instances.machine_type(kind.node_config))]
             python = instances.python_of(instances.boot_image(kind.node_config))
-            if python is not None and self._spec.python == "python3":
+            if python is not None and self._config.python == "python3":
                 found[kind.name] = Target(python, where)
         return found
 
     def check_offline(self, node_types: Sequence[NodeType]) -> list[Problem]:
-        around = Surroundings("", "", "any", self._spec.use_internal_ips, self._user, (), "default")
+        around = Surroundings("", "", "any", self._config.use_internal_ips, self._user, (), "default")
         found: list[Problem] = []
         for kind in node_types:
             where = f"node type {kind.name}: node_config"
@@ -159,7 +137,14 @@ class GcpMachines(Cloud):
 
     def offers(self, node_type: NodeType) -> list[Offer]:
         whole = self._whole(node_type)
-        return machine_types.offers(whole, self._hardware(whole), self._zones_of(whole))
+        found = self._hardware(whole)
+        there = {zone: found[zone].resources() for zone in self._zones_of(whole) if zone in found}
+        spot_anyway = instances.is_spot(whole.node_config)
+
+        def price(zone: str, market: str) -> float | None:
+            return found[zone].price(machine_types.region_of(zone), market == SPOT or spot_anyway)
+
+        return offers.offers(whole, (SPOT, ON_DEMAND) if whole.spot else (ON_DEMAND,), there, price)
 
     def create(self, request: LaunchRequest) -> LaunchResult:
         has_gpus = any(found.gpus for found in self._hardware(request.node_type).values())
@@ -175,49 +160,21 @@ class GcpMachines(Cloud):
             tuple(a for a in answers if isinstance(a, ProviderError)),
         )
 
-    def list(self) -> list[Machine]:
-        found = self._listed({MachineTags.CLUSTER_ID: self._cluster_id})
-        machines = [machine for machine in found if self._is_ours(machine)]
-        self._remember(machine for machine in machines if machine.is_head)
-        return machines
-
     def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
-        return dict(zip(ids, self._each(ids, self._terminate), strict=True))
+        return dict(zip(ids, self._each(ids, partial(self._change, "delete", wait=False)), strict=True))
 
     def shell(self, machine: Machine) -> Shell:
-        return self._access.shell(machine.id, machine.node_type, self._address_of(machine), self._user)
-
-    def cleanup(self) -> None:
-        """Removes the firewall rules and the cluster's key. They are those of all lives of the cluster of this name,
-        and stay while any has machines."""
-        of_name = {OWNER_TAG: self._owner_id, MachineTags.CLUSTER_NAME: self._cluster_name}
-        if self._on_head or self._listed(of_name):
-            return
-        self._network.remove_rules()
-        (self._folder / _ADDRESSES).unlink(missing_ok=True)
-        self._access.forget()
+        return self._access.shell(
+            machine.id, machine.node_type, self._address(self._with_address(machine)), self._user
+        )
 
     # ------------------------------------------------------------ what the launcher asks
 
     def stop(self, ids: Sequence[str]) -> None:
-        for error in self._each(ids, lambda machine_id: self._change("stop", machine_id)):
-            if error is not None:
-                raise error
-        self._remember((), forgotten=ids)
+        self._change_all("stop", ids)
 
     def start(self, ids: Sequence[str]) -> None:
-        for error in self._each(ids, lambda machine_id: self._change("start", machine_id)):
-            if error is not None:
-                raise error
-        self.list()  # they have other addresses now
-
-    def clusters(self, name: str) -> Sequence[str]:
-        found = self._listed({OWNER_TAG: self._owner_id, MachineTags.CLUSTER_NAME: name})
-        return sorted({machine.tags[MachineTags.CLUSTER_ID] for machine in found})
-
-    @property
-    def head_extras(self) -> Sequence[str] | None:
-        return ("gcp", "ssh")
+        self._change_all("start", ids)
 
     # ------------------------------------------------------------ checks
 
@@ -230,13 +187,13 @@ class GcpMachines(Cloud):
             return [Problem(f"{where}: {error}", f"Correct {named} of node_config.")], None
         config = node_type.node_config
         problems: list[Problem] = []
-        if node_type.name == self._head_type:
-            problems += checks.service_account(project, self._spec.service_account, config)
+        if node_type.name == self._cluster.head_node_type:
+            problems += checks.service_account(project, self._config.service_account, config)
         wanted = self._zones_of(node_type)
         listed = self._known(instances.machine_type(config), self._api.machine_types)
         there = machine_types.hardware(listed, config)
         zone = next((zone for zone in wanted if zone in there), "")
-        problems += checks.zones(node_type, there, wanted, self._spec.region)
+        problems += checks.zones(node_type, there, wanted, self._config.region)
         for accelerator in instances.accelerators(config):
             problems += checks.accelerator(
                 node_type, accelerator, self._accelerator_zones(accelerator), wanted
@@ -263,7 +220,7 @@ class GcpMachines(Cloud):
         self, request: LaunchRequest, index: int, around: Surroundings, has_gpus: bool
     ) -> Machine | ProviderError | _Unknown:
         zone, market = request.offer.zone, request.offer.market
-        tags = {**request.tags_of(index), **self._tags_of_machines()}
+        tags = {**request.tags_of(index), **self._mine()}
         name = self._name(request, index)
         config = request.node_type.node_config
         doing = f"{request.node_type.name} ({name}) in {zone}"
@@ -293,7 +250,6 @@ class GcpMachines(Cloud):
             return Config(f"{doing}: an instance of that name is somebody else's")
         if machine.state is MachineState.STOPPING:
             return _Unknown(Transient(f"{doing}: an earlier one of that name is ending", 5.0))
-        self._remember([machine] if machine.is_head else ())
         return machine
 
     def _name(self, request: LaunchRequest, index: int) -> str:
@@ -307,7 +263,7 @@ class GcpMachines(Cloud):
             request.offer.market,
         )
         role = request.tags.get(MachineTags.ROLE, MachineTags.WORKER)
-        return f"{names.slug(self._cluster_name, 40)}-{names.slug(role, 8)}-{unique}"
+        return f"{names.slug(self._cluster.cluster_name, 40)}-{names.slug(role, 8)}-{unique}"
 
     def _surroundings(self, public_keys: Sequence[str]) -> Surroundings:
         network, subnetwork = self._network.links()
@@ -315,46 +271,50 @@ class GcpMachines(Cloud):
             network=network,
             subnetwork=subnetwork,
             network_tag=self._tag(),
-            use_internal_ips=self._spec.use_internal_ips,
+            use_internal_ips=self._config.use_internal_ips,
             user=self._user,
             public_keys=tuple(public_keys),
-            service_account=self._spec.service_account,
+            service_account=self._config.service_account,
         )
 
     # ------------------------------------------------------------ ending, stopping, starting
 
-    def _terminate(self, machine_id: str) -> ProviderError | None:
+    def _change(self, verb: str, machine_id: str, wait: bool = True) -> ProviderError | None:
+        """Deletes, stops or starts a machine, and waits until that is done."""
         zone, name = names.place(machine_id)
         if not zone:
             return NotFound(f"there is no machine {machine_id}")
         try:
             if not self._is_ours(instances.machine(self._api.instance(zone, name))):
                 return NotFound(f"machine {machine_id} is none of this cluster's")
-            operation = self._api.change(
-                "delete", zone, name, names.request_id("delete", str(time.time_ns()))
-            )
-        except ProviderError as error:
-            return error
-        return errors.of_operation(f"deleting {name}", operation)
-
-    def _change(self, verb: str, machine_id: str) -> ProviderError | None:
-        """Stops or starts a machine, and waits until it has."""
-        zone, name = names.place(machine_id)
-        try:
-            if not self._is_ours(instances.machine(self._api.instance(zone, name))):
-                return NotFound(f"machine {machine_id} is none of this cluster's")
             operation = self._api.change(verb, zone, name, names.request_id(verb, str(time.time_ns())))
-            operation = self._api.wait(operation, time.monotonic() + _CHANGE_S)
+            if wait:
+                operation = self._api.wait(operation, time.monotonic() + _CHANGE_S)
         except ProviderError as error:
             return error
-        if operation.get("status") != "DONE":
+        if wait and operation.get("status") != "DONE":
             return Transient(f"after {_CHANGE_S:g} s the platform still has to {verb} {name}")
         return errors.of_operation(f"{verb} {name}", operation)
 
+    def _change_all(self, verb: str, ids: Sequence[str]) -> None:
+        for error in self._each(ids, partial(self._change, verb)):
+            if error is not None:
+                raise error
+
     # ------------------------------------------------------------ inside
 
-    def _named(self, cluster_name: str) -> Iterable[Machine]:
-        return self._listed({MachineTags.CLUSTER_NAME: cluster_name})
+    def _principal(self) -> str:
+        return self._api.principal()
+
+    def _price_source(self) -> str:
+        return prices.SOURCE
+
+    def _removals(self) -> Sequence[Callable[[], None]]:
+        return (self._network.remove_rules,)
+
+    def _has_machines(self) -> bool:
+        """Of any life of the cluster of this name: they have the firewall rules in common."""
+        return bool(self._listed(self._of_name(self._cluster.cluster_name)))
 
     def _account(self) -> Mapping[str, str]:
         return {"project": self._api.project}
@@ -365,11 +325,13 @@ class GcpMachines(Cloud):
 
     def _tag(self) -> str:
         """By which firewall rules know the cluster's machines."""
-        return firewall.network_tag(self._owner_id, self._cluster_name)
+        return firewall.network_tag(self._owner_id, self._cluster.cluster_name)
 
     @property
     def _api(self) -> ComputeApi:
-        return apis.of(self._settings.get("project") or self._spec.project_id, self._spec.endpoint)
+        return apis.of(
+            self._settings.get("project") or self._config.project_id, self._config.endpoint, self._patience_s
+        )
 
     def _is_ours(self, machine: Machine) -> bool:
         mine = {MachineTags.CLUSTER_ID: self._cluster_id, OWNER_TAG: self._owner_id}
@@ -377,7 +339,7 @@ class GcpMachines(Cloud):
 
     def _listed(self, tags: Mapping[str, str]) -> Sequence[Machine]:
         found, silent = self._api.instances(names.filter_of(tags))
-        blind = sorted(zone for zone in silent if machine_types.region_of(zone) == self._spec.region)
+        blind = sorted(zone for zone in silent if machine_types.region_of(zone) == self._config.region)
         if blind:
             raise Transient(f"listing machines: {', '.join(blind)} cannot be asked")
         return [instances.machine(instance) for instance in found]
@@ -390,7 +352,7 @@ class GcpMachines(Cloud):
                 self._zones = sorted(
                     str(zone["name"])
                     for zone in self._api.zones()
-                    if str(zone.get("region", "")).rpartition("/")[2] == self._spec.region
+                    if str(zone.get("region", "")).rpartition("/")[2] == self._config.region
                     and zone.get("status", "UP") == "UP"
                 )
             return self._zones
@@ -424,46 +386,9 @@ class GcpMachines(Cloud):
                 self._types[name] = ask(name)
             return self._types[name]
 
-    def _address_of(self, machine: Machine) -> str:
-        if not machine.address:
-            machine = self._recall(machine.id) or self._look_up(machine.id)
-        if self._on_head or self._spec.use_internal_ips or not machine.public_address:
-            return machine.address
-        return machine.public_address
-
-    def _look_up(self, machine_id: str) -> Machine:
-        zone, name = names.place(machine_id)
-        found = instances.machine(self._api.instance(zone, name))
-        if found.state is not MachineState.RUNNING:
-            raise NotFound(f"machine {machine_id} does not run: it is {found.state.value}")
-        self._remember([found] if found.is_head else ())
-        return found
-
-    def _recall(self, machine_id: str) -> Machine | None:
-        """The head is found without asking the platform, which takes longer than everything else."""
-        known = self._addresses().get(machine_id)
-        if known is None:
-            return None
-        return Machine(machine_id, MachineState.RUNNING, "", {}, address=known[0], public_address=known[1])
-
-    def _addresses(self) -> dict[str, Any]:
-        try:
-            known = json.loads((self._folder / _ADDRESSES).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return known if isinstance(known, dict) else {}
-
-    def _remember(self, machines: Iterable[Machine], forgotten: Sequence[str] = ()) -> None:
-        if self._on_head:
-            return
-        running = [m for m in machines if m.state is MachineState.RUNNING and m.address]
-        before = self._addresses()
-        now = {key: value for key, value in before.items() if key not in forgotten}
-        now.update({m.id: [m.address, m.public_address] for m in running})
-        if now == before:
-            return
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        files.replace(str(self._folder / _ADDRESSES), json.dumps(now).encode())
+    def _address(self, machine: Machine) -> str:
+        """The inner one where node_config gives its machines no other."""
+        return super()._address(machine) or machine.address
 
     def _each(self, things: Sequence[T], ask: Callable[[T], R]) -> Sequence[R]:
         """Asks side by side."""

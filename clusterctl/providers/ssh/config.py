@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from clusterctl.spec.kinds import EnvString, ProviderConfig, Struct
+from clusterctl.spec.kinds import EnvString, ProviderConfig, Python, Struct, env_string
 
 
 class SshNodeConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,9 +23,8 @@ class SshProvider(ProviderConfig, frozen=True, kw_only=True, forbid_unknown_fiel
 
     head: Annotated[
         str,
-        Meta(
-            description="The head's machine: HOST, HOST:PORT or USER@HOST; HOST may be an alias of ~/.ssh/config.",
-            extra={"env": True},
+        env_string(
+            "The head's machine: HOST, HOST:PORT or USER@HOST; HOST may be an alias of ~/.ssh/config."
         ),
     ]
     workers: Annotated[
@@ -38,13 +37,7 @@ class SshProvider(ProviderConfig, frozen=True, kw_only=True, forbid_unknown_fiel
             "configuration."
         ),
     ] = {}
-    python: Annotated[
-        str,
-        Meta(
-            description="The Python of the machines: 3.11 or newer, the same minor version on all.",
-            extra={"env": True},
-        ),
-    ] = "python3"
+    python: Python = "python3"
 
     @property
     def of_node(self) -> object:

@@ -11,6 +11,7 @@ from autoscaler.provider import (
     Auth,
     Transient,
 )
+from clusterctl.providers import retries
 from clusterctl.providers.aws import provider as module
 from tests.clusterctl.providers.aws.cluster import Make, without_default_network
 from tests.testbed.aws import Aws, Fault
@@ -21,7 +22,7 @@ def test_an_interruption_at_any_call_is_made_good(
     aws: Aws, cluster: Make, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
     """The launcher loses AWS at every single call that changes something; doing it all again converges."""
-    monkeypatch.setattr(module, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(retries, "OPERATORS_PATIENCE_S", 0.0)
     for stage in ("up", "clean up"):
         for number in range(1000):
             one = cluster()

@@ -79,7 +79,7 @@ def test_a_machine_that_is_remembered_is_entered_without_asking(aws: Aws, cluste
     bare = Machine(head.id, MachineState.RUNNING, "", {})
     assert str(one.provider.shell(bare)._target) == f"admin@{head.public_address}:22"
     one.provider.stop([head.id])
-    with pytest.raises(NotFound, match="is stopped"):
+    with pytest.raises(NotFound, match="does not run"):
         one.provider.shell(bare)
     one.provider.terminate([head.id])
     with pytest.raises(NotFound, match="there is no machine"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from autoscaler.provider import ON_DEMAND, SPOT, NodeType
+from autoscaler.provider import NodeType
 from clusterctl.providers.gcp import checks, machine_types, prices
 from clusterctl.providers.gcp.machine_types import Hardware
 
@@ -24,32 +24,11 @@ def test_built_in_and_added_accelerators_count() -> None:
     assert there["us-west1-a"].accelerators == {"nvidia-l4": 2}
 
 
-def test_offers_are_in_the_order_of_zones_spot_first() -> None:
-    kind = NodeType("w", {"CPU": 1.0}, spot=True)
-    found = machine_types.offers(kind, CPU_ONLY, ("us-west1-b", "us-west1-c", "us-west1-a"))
-    assert [(offer.zone, offer.market) for offer in found] == [
-        ("us-west1-b", SPOT),
-        ("us-west1-a", SPOT),
-        ("us-west1-b", ON_DEMAND),
-        ("us-west1-a", ON_DEMAND),
-    ]
-    assert 0 < found[0].price < found[-1].price
-    assert found[0].resources["CPU"] == 1.0, "what the node type says goes before what the machine has"
-    assert 0 < found[0].resources["memory"] < 0.7 * 8192 * 2**20, "no more than a node offers"
-
-
-def test_without_a_known_price_there_is_no_limit_to_keep() -> None:
+def test_what_a_limit_leaves_out_is_said() -> None:
     unknown = {"us-west1-a": Hardware("zz9-standard-2", 2, 8192, {})}
-    assert len(machine_types.offers(NodeType("w"), unknown, ["us-west1-a"])) == 1
-    assert machine_types.offers(NodeType("w", max_price=100.0), unknown, ["us-west1-a"]) == []
     (problem,) = checks.zones(NodeType("w", max_price=100.0), unknown, ["us-west1-a"], "us-west1")
     assert "not known" in problem.what
-
-
-def test_dearer_offers_are_left_out() -> None:
     kind = NodeType("w", spot=True, max_price=0.04)
-    found = machine_types.offers(kind, CPU_ONLY, ("us-west1-a",))
-    assert [offer.market for offer in found] == [SPOT]
     assert checks.zones(kind, CPU_ONLY, ["us-west1-a"], "us-west1") == []
     (problem,) = checks.zones(NodeType("w", max_price=0.01), CPU_ONLY, ["us-west1-a"], "us-west1")
     assert "above max_price" in problem.what

@@ -101,10 +101,13 @@ def test_a_platform_that_stays_away_leaves_it_open(cloud: Cloud, provider: GcpMa
     assert len(cloud.compute.all()) == 2
 
 
-def test_who_is_throttled_asks_no_more(cloud: Cloud, provider: GcpMachines) -> None:
+def test_a_head_that_is_throttled_leaves_patience_to_its_autoscaler(
+    cloud: Cloud, make: Callable[..., GcpMachines]
+) -> None:
+    make().prepare([SMALL])
     cloud.compute.faults.add("POST .*/instances$", 429, reason="rateLimitExceeded", times=None)
     with pytest.raises(Throttled) as caught:
-        create(provider, "a")
+        create(make(seat=Seat.HEAD), "a")
     assert caught.value.retry_after_s > 0
     assert inserts(cloud) == 1
 
