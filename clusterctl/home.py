@@ -7,6 +7,7 @@
         secret               the cluster's secret, mode 0600
         logs/                setup log of the head
         let_in               machines of one's own that have, or may have, the cluster's key; outlives its lives
+    cache/                   runtimes for machines, and prices that clouds were asked for
     failed/<name>.log        how the head of a cluster was set up that did not come up, and is gone
     imported/<id>.yaml       the YAML of a cluster that came from another machine
     locks/<name>             held while a command changes the cluster
@@ -135,7 +136,11 @@ class Home:
 
     def provider_settings(self, name: str) -> dict[str, str]:
         """What a cluster's provider is told before it has settings of its own."""
-        return {"owner_file": str(self.root / "owner"), "folder": str(self.folder(name))}
+        return {
+            "owner_file": str(self.root / "owner"),
+            "folder": str(self.folder(name)),
+            "cache": self.cache,
+        }
 
     def adopted_settings(self, cluster_id: str) -> dict[str, str]:
         """The same for a cluster of another owner, which is taken over to be ended."""

@@ -1,7 +1,8 @@
 """What every cloud does the same way: whose machines there are, how they are entered, what the head gets, what is
 cleaned up. The provider of a cloud says how its API lists, makes and ends machines.
 
-Beside it: `retries` repeats calls, `offers` chooses markets by price, `first_boot` is what a new worker does alone.
+Beside it: `retries` repeats calls, `offers` chooses markets by price, `prices` keeps what the cloud says that machines
+cost, `first_boot` is what a new worker does alone.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar, Generic, TypeVar
 
 from autoscaler.provider import (
@@ -26,6 +28,7 @@ from . import ownership, retries
 from .access import SshAccess
 from .cloud_config import CloudConfig
 from .ownership import OWNER_TAG, ForeignCluster, Ownership
+from .prices import PriceList
 from .protocol import ForHead, Seat
 
 C = TypeVar("C", bound=CloudConfig)
@@ -38,13 +41,15 @@ class Cloud(ABC, Generic[C]):
 
     Args:
         config: the spec's keys of the cloud.
-        settings: what `Ownership` and `SshAccess` take.
+        settings: what `Ownership` and `SshAccess` take; `cache`, where prices are kept, by default in `folder`.
     """
 
     LISTING_LAG_S: ClassVar[float]
     """How long after a change a listing may still show the old picture."""
     MOST_AT_ONCE: ClassVar[int] = 50
     """The most machines that one `create` asks for."""
+
+    _prices: PriceList
 
     def __init__(
         self, spec: ClusterSpec, config: C, cluster_id: str, settings: Mapping[str, str], seat: Seat
@@ -55,6 +60,7 @@ class Cloud(ABC, Generic[C]):
         self._settings = dict(settings)
         self._on_head = seat is Seat.HEAD
         self._patience_s = 0.0 if self._on_head else retries.OPERATORS_PATIENCE_S
+        self._price_folder = Path(settings.get("cache") or settings["folder"]).expanduser()
         self._ownership = Ownership(settings, self._principal)
         self._access = SshAccess(spec, settings, seat, cluster_id, config.python)
 
@@ -67,10 +73,6 @@ class Cloud(ABC, Generic[C]):
     @abstractmethod
     def _account(self) -> Mapping[str, str]:
         """Where in the cloud the machines are, as settings."""
-
-    @abstractmethod
-    def _price_source(self) -> str:
-        """Where the prices of the offers come from, and how old they are."""
 
     @abstractmethod
     def _listed(self, tags: Mapping[str, str]) -> Sequence[Machine]:
@@ -140,7 +142,7 @@ class Cloud(ABC, Generic[C]):
             stop_start=True,
             spot=True,
             prices=True,
-            price_source=self._price_source(),
+            price_source=self._prices.source(),
             forward_ports=True,
             listing_lag_s=self.LISTING_LAG_S,
             max_per_create=self.MOST_AT_ONCE,
@@ -177,7 +179,8 @@ class Cloud(ABC, Generic[C]):
 
     def for_head(self) -> ForHead:
         settings = {**self._ownership.owner.settings(), **self._for_head()}
-        return ForHead(settings, self._access.files_for_head())
+        prices = [(file.name, str(file)) for file in self._prices.files() if file.exists()]
+        return ForHead(settings, (*self._access.files_for_head(), *prices))
 
     def default_resources(self) -> dict[str, float]:
         return {}  # each machine says itself what it has

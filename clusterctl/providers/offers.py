@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from autoscaler.provider import NodeType, Offer
+from autoscaler.provider import NodeType, Offer, Problem
 
 _SEEN_SHARE = 0.95
 """Of a machine's memory its own system sees less than what it is sold with. Better a little too small a promise here
@@ -38,3 +38,25 @@ def offers(
             if most is None or (asked is not None and asked <= most):
                 out.append(Offer(zone, market, asked or 0.0, {**resources, **node_type.resources}))
     return out
+
+
+def too_dear(node_type: NodeType, kind: str, prices: Mapping[str, float | None]) -> list[Problem]:
+    """What a node type's `max_price` keeps from being bought.
+
+    Args:
+        kind: the platform's name for such machines.
+        prices: market -> the lowest price, as `offers` takes it.
+    """
+    most = node_type.max_price
+    if most is None:
+        return []
+    out = {market: price for market, price in prices.items() if price is None or price > most}
+    advice = (
+        f"{' and '.join(out).capitalize()} machines of it are never taken. Raise max_price or choose another."
+    )
+    said = [
+        f"{market} {f'costs {price:g} per hour' if price else 'has a price that nobody here knows'}"
+        for market, price in out.items()
+    ]
+    what = f"node type {node_type.name}: {kind} {', '.join(said)}; max_price is {most:g}"
+    return [Problem(what, advice, fatal=len(out) == len(prices))] if out else []

@@ -25,8 +25,9 @@ def make(
     """The provider of a spec, for one cluster.
 
     Args:
-        settings: "owner_file" (see `ownership`) and "folder" (for what the provider keeps of the cluster), or all of
-            another such provider's `settings()`. On the head those of `for_head`.
+        settings: "owner_file" (see `ownership`), "folder" (for what the provider keeps of the cluster) and "cache" (for
+            what clusters have in common), or all of another such provider's `settings()`. On the head those of
+            `for_head`.
         seat: where it will run.
 
     Raises:

@@ -27,6 +27,7 @@ from autoscaler.provider import (
 )
 from clusterctl.artefacts.architectures import MACHINES
 from clusterctl.artefacts.target import LEAST_PYTHON, Target, text
+from clusterctl.providers import offers
 from clusterctl.spec.definition import ClusterSpec
 
 from . import identity, launches, network, tagging
@@ -35,7 +36,7 @@ from .clients import Clients
 from .config import AwsProvider
 from .images import Image
 from .network import Network
-from .prices import Prices
+from .prices import AwsPrices
 from .types import InstanceType
 
 _CORRECT = "Correct node_config of the type."
@@ -53,7 +54,7 @@ class Facts:
     cluster_id: str
     clients: Clients
     catalog: Catalog
-    prices: Prices
+    prices: AwsPrices
 
 
 class _Type(NamedTuple):
@@ -242,16 +243,10 @@ def _fitting(facts: Facts, node_type: NodeType, kind: InstanceType, image: Image
                 "The scheduler will count what resources says.",
                 fatal=False,
             )
-    most = node_type.max_price
-    if most is not None and launches.is_elsewhere(node_type, facts.catalog.template(node_type)):
-        price = facts.prices.on_demand(kind.name) if launches.has_list_price(node_type) else 0.0
-        if not price or price > most:
-            what = f"costs {price:g} per hour" if price else "has a price that nobody here knows"
-            yield Problem(
-                f"node type {name}: {kind.name} {what}, max_price is {most:g}",
-                "On-demand machines of it are never taken.",
-                fatal=not launches.is_spot(node_type),
-            )
+    if launches.is_elsewhere(node_type, facts.catalog.template(node_type)):
+        listed = facts.prices.on_demand(kind.name) if launches.has_list_price(node_type) else 0.0
+        spot = {SPOT: 0.0} if launches.is_spot(node_type) else {}  # EC2 keeps to `max_price` itself
+        yield from offers.too_dear(node_type, kind.name, {**spot, ON_DEMAND: listed or None})
 
 
 def _uses_its_python(facts: Facts, name: str) -> bool:

@@ -1,32 +1,25 @@
-"""What machines cost: what AWS says where it may be asked, else a table that comes along and knows its age.
+"""What machines cost: on-demand prices of AWS's price list (`pricing:GetProducts`), spot prices of EC2's own history.
 
-On-demand prices are those of the price list (`pricing:GetProducts`), spot prices the latest of EC2's own history. Both
-are of Linux machines without further licences.
+Both are of Linux machines without further licences. Where AWS does not say, a table that comes along serves.
 """
 
 from __future__ import annotations
 
 import datetime
 import json
-import logging
-import threading
-import time
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from autoscaler.provider import ProviderError
+from clusterctl.providers.prices import Prices, age
 
 from .clients import Clients
 
-log = logging.getLogger(__name__)
-
-_FRESH_S = 3600.0
-_AGAIN_S = 600.0
-_PATIENCE_S = 0.0
-_LISTED, _TABLE = "price list", "table"
+_SPOT_FRESH_S = 3600.0
 _PRODUCT = "Linux/UNIX"
 
 
@@ -44,17 +37,13 @@ def table() -> Table:
     return msgspec.json.decode(resources.files(__package__).joinpath("prices.json").read_bytes(), type=Table)
 
 
-def age_days(as_of: str, today: datetime.date) -> int:
-    """How old prices of that day are. Pure."""
-    return (today - datetime.date.fromisoformat(as_of)).days
-
-
 def says(of: Table, region: str, today: datetime.date) -> str:
     """What a table knows of a region, in words. Pure."""
     if region not in of.on_demand:
         known = ", ".join(of.on_demand)
-        return f"none of {region}: AWS was not to be asked, and the table that comes along has {known}"
-    return f"a table of {of.as_of}, {age_days(of.as_of, today)} days old"
+        return f"none of {region}: AWS did not say, and the table that comes along has {known}"
+    old = today - datetime.date.fromisoformat(of.as_of)
+    return f"a table of {of.as_of}{age(old.total_seconds())}"
 
 
 def of_product(text: str) -> float:
@@ -69,69 +58,49 @@ def of_product(text: str) -> float:
     return max(prices, default=0.0)
 
 
-def latest(history: list[dict[str, Any]]) -> dict[str, float]:
+def latest(history: Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Zone -> the youngest price of a spot price history. Pure."""
-    found: dict[str, tuple[Any, float]] = {}
-    for entry in history:
-        zone, at = entry["AvailabilityZone"], entry["Timestamp"]
-        if zone not in found or at > found[zone][0]:
-            found[zone] = (at, float(entry["SpotPrice"]))
-    return {zone: price for zone, (_, price) in found.items()}
+    by_age = sorted(history, key=lambda entry: entry["Timestamp"])
+    return {entry["AvailabilityZone"]: float(entry["SpotPrice"]) for entry in by_age}
 
 
-class Prices:
-    """The prices of one region. What AWS said holds for an hour; where it refuses to say, it is left alone for a
-    while."""
+class AwsPrices:
+    """The prices of one region.
 
-    def __init__(self, clients: Clients) -> None:
+    Args:
+        folder: where those that AWS has told are kept.
+    """
+
+    def __init__(self, clients: Clients, folder: Path) -> None:
         self._clients = clients
-        self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], tuple[float, dict[str, float]]] = {}
-        self._silent_until: dict[str, float] = {}
-        self._sources: set[str] = set()
+        place = clients.place
+        self._place = f"{place.endpoint_url} {place.region}".strip()
+        self._listed = Prices(folder / "aws-on-demand-prices.json", self._ask_listed)
+        self._spot = Prices(folder / "aws-spot-prices.json", self._ask_history, _SPOT_FRESH_S)
 
     def on_demand(self, instance_type: str) -> float:
         """Per hour; 0.0 when nobody knows."""
-        price = self._ask("on-demand", instance_type).get("", 0.0)
-        if price:
-            self._sources.add(_LISTED)
-            return price
-        self._sources.add(_TABLE)
-        return table().on_demand.get(self._clients.place.region, {}).get(instance_type, 0.0)
+        listed = self._listed.of(f"{self._place} {instance_type}")
+        return listed.get("") or table().on_demand.get(self._clients.place.region, {}).get(instance_type, 0.0)
 
-    def spot(self, instance_type: str) -> dict[str, float]:
+    def spot(self, instance_type: str) -> Mapping[str, float]:
         """Zone -> price per hour."""
-        return self._ask("spot", instance_type)
+        return self._spot.of(f"{self._place} {instance_type}")
 
     def source(self) -> str:
         """Where the prices of on-demand machines came from, in words."""
         of_table = says(table(), self._clients.place.region, datetime.date.today())
-        if _LISTED not in self._sources:
-            return of_table
-        if _TABLE not in self._sources:
-            return "AWS's price list of today"
-        return f"AWS's price list of today; what it does not say: {of_table}"
+        return self._listed.source("AWS's price list", of_table)
+
+    def files(self) -> tuple[Path, ...]:
+        """Where the prices are kept."""
+        return self._listed.file, self._spot.file
 
     # -- inside
 
-    def _ask(self, market: str, instance_type: str) -> dict[str, float]:
-        with self._lock:
-            now = time.monotonic()
-            at, known = self._known.get((market, instance_type), (-_FRESH_S, {}))
-            if now - at < _FRESH_S or now < self._silent_until.get(market, 0.0):
-                return known
-            try:
-                known = self._listed(instance_type) if market == "on-demand" else self._history(instance_type)
-            except ProviderError as error:
-                log.info("AWS does not say what %s costs (%s): %s", instance_type, market, error)
-                self._silent_until[market] = now + _AGAIN_S
-                return known
-            self._known[market, instance_type] = (now, known)
-            return known
-
-    def _listed(self, instance_type: str) -> dict[str, float]:
+    def _ask_listed(self, topic: str) -> Mapping[str, float]:
         wanted = {
-            "instanceType": instance_type,
+            "instanceType": topic.rpartition(" ")[2],
             "regionCode": self._clients.place.region,
             "operatingSystem": "Linux",
             "tenancy": "Shared",
@@ -139,24 +108,17 @@ class Prices:
             "capacitystatus": "Used",
         }
         filters = [{"Type": "TERM_MATCH", "Field": key, "Value": value} for key, value in wanted.items()]
-        answer = self._clients.call(
-            "pricing",
-            "get_products",
-            patience_s=_PATIENCE_S,
-            ServiceCode="AmazonEC2",
-            Filters=filters,
-            MaxResults=10,
-        )
+        asked: dict[str, Any] = {"ServiceCode": "AmazonEC2", "Filters": filters, "MaxResults": 10}
+        answer = self._clients.call("pricing", "get_products", patience_s=0.0, **asked)
         price = max((of_product(text) for text in answer["PriceList"]), default=0.0)
         return {"": price} if price else {}
 
-    def _history(self, instance_type: str) -> dict[str, float]:
-        history = self._clients.pages(
-            "describe_spot_price_history",
-            "SpotPriceHistory",
-            patience_s=_PATIENCE_S,
-            InstanceTypes=[instance_type],
-            ProductDescriptions=[_PRODUCT],
-            StartTime=datetime.datetime.now(datetime.UTC),
+    def _ask_history(self, topic: str) -> Mapping[str, float]:
+        asked: dict[str, Any] = {
+            "InstanceTypes": [topic.rpartition(" ")[2]],
+            "ProductDescriptions": [_PRODUCT],
+            "StartTime": datetime.datetime.now(datetime.UTC),
+        }
+        return latest(
+            self._clients.pages("describe_spot_price_history", "SpotPriceHistory", patience_s=0.0, **asked)
         )
-        return latest([*history])

@@ -42,7 +42,7 @@ from .config import AwsProvider
 from .images import Image
 from .network import Network
 from .notices import Notices
-from .prices import Prices
+from .prices import AwsPrices
 
 _PAGE = 1000
 _YOUNG_S = 20.0
@@ -71,7 +71,7 @@ class AwsMachines(Cloud[AwsProvider]):
         )
         self._clients = Clients(place, self._patience_s)
         self._catalog = Catalog(self._clients)
-        self._prices = Prices(self._clients)
+        self._prices: AwsPrices = AwsPrices(self._clients, self._price_folder)
         self._recent = listing.Recent(self.LISTING_LAG_S)
         self._notices = Notices(self._clients, cluster_id)
         self._lock = threading.Lock()
@@ -212,9 +212,6 @@ class AwsMachines(Cloud[AwsProvider]):
 
     def _for_head(self) -> Mapping[str, str]:
         return self._access.settings_for_head(lets_operator_in=self._makes_key())
-
-    def _price_source(self) -> str:
-        return self._prices.source()
 
     def _listed(self, tags: Mapping[str, str]) -> Sequence[Machine]:
         self._check_account()

@@ -32,6 +32,10 @@ _SOURCE = re.compile(
 _CALL_S = 20.0
 _PAUSE_S = 0.5
 _PAGE = 500
+_SKU_PAGE = 5000
+_BILLING = "https://cloudbilling.googleapis.com"
+_COMPUTE_ENGINE = "6F81-5844-456A"
+"""What Cloud Billing calls the service whose machines these are."""
 _WAIT_S = 60.0
 """The platform answers a wait after two minutes at most; a connection is not left silent for so long."""
 
@@ -137,6 +141,34 @@ class ComputeApi:
 
     def subnetwork(self, region: str, name: str) -> Json:
         return self._get("Subnetworks", f"subnetwork {name}", region=region, subnetwork=name)
+
+    def skus(self) -> Iterator[Json]:
+        """The entries of Cloud Billing's catalogue for Compute Engine."""
+        query = {"currencyCode": "USD", "pageSize": str(_SKU_PAGE)}
+        while True:
+            page = self._translated("asking for prices", partial(self._sku_page, dict(query)))
+            yield from page.get("skus", ())
+            if not page.get("nextPageToken"):
+                return
+            query["pageToken"] = page["nextPageToken"]
+
+    def _sku_page(self, query: Mapping[str, str]) -> Json:
+        from google.api_core.exceptions import from_http_response
+        from google.auth.transport.requests import AuthorizedSession
+        from google.oauth2.credentials import Credentials
+
+        credentials = self._credentials()[0]
+        if isinstance(credentials, Credentials) and not credentials.quota_project_id:
+            credentials = credentials.with_quota_project(
+                self.project
+            )  # this API asks for one where people ask
+        with AuthorizedSession(credentials) as session:  # type: ignore[no-untyped-call]
+            url = f"{self._endpoint or _BILLING}/v1/services/{_COMPUTE_ENGINE}/skus"
+            response = session.get(url, params=query, timeout=_CALL_S)
+            if not response.ok:
+                raise from_http_response(response)  # type: ignore[no-untyped-call]
+            page: Json = response.json()
+            return page
 
     # ------------------------------------------------------------ instances
 

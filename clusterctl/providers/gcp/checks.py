@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from autoscaler.provider import ON_DEMAND, SPOT, NodeType, Problem
+from autoscaler.provider import NodeType, Problem
 
-from . import instances, prices
+from . import instances
 from .machine_types import Hardware
 
 _FAMILY_METRICS = {
@@ -39,7 +39,7 @@ _GPU_METRICS = {
 def zones(
     node_type: NodeType, there: Mapping[str, Hardware], wanted: Sequence[str], region: str
 ) -> list[Problem]:
-    """Whether the machine type is to be had, and at what price."""
+    """Whether the machine type is to be had."""
     kind = instances.machine_type(node_type.node_config)
     where = f"node type {node_type.name}"
     foreign = [zone for zone in node_type.zones if not zone.startswith(f"{region}-")]
@@ -57,30 +57,6 @@ def zones(
                 f"Correct node_config.machineType or the zones; {some} has it."
                 if there
                 else "Correct node_config.machineType.",
-            )
-        ]
-    return _price(node_type, there, wanted)
-
-
-def _price(node_type: NodeType, there: Mapping[str, Hardware], wanted: Sequence[str]) -> list[Problem]:
-    if node_type.max_price is None:
-        return []
-    market = SPOT if node_type.spot else ON_DEMAND
-    known = [there[zone].price(zone.rpartition("-")[0], market == SPOT) for zone in wanted if zone in there]
-    found = [price for price in known if price is not None]
-    where = f"node type {node_type.name}"
-    if not found:
-        return [
-            Problem(
-                f"{where}: the price of {instances.machine_type(node_type.node_config)} is not known here",
-                "Remove max_price of the type.",
-            )
-        ]
-    if min(found) > node_type.max_price:
-        return [
-            Problem(
-                f"{where}: it costs {min(found):.4f} an hour ({prices.AS_OF}), above max_price {node_type.max_price}",
-                "Raise max_price of the type, or choose another machine.",
             )
         ]
     return []

@@ -51,10 +51,9 @@ class Hardware:
                 found[f"accelerator_type:{_ACCELERATOR_TYPES[kind]}"] = 1.0
         return found
 
-    def price(self, region: str, spot: bool) -> float | None:
-        return prices.of_machine(
-            self.machine_type, self.cpus, self.memory_mib / 1024, self.accelerators, region, spot
-        )
+    def parts(self) -> dict[str, float]:
+        """What one pays for, and how much of it."""
+        return prices.parts_of(self.machine_type, self.cpus, self.memory_mib / 1024, self.accelerators)
 
 
 def hardware(listed: Sequence[Mapping[str, Any]], node_config: Mapping[str, Any]) -> dict[str, Hardware]:

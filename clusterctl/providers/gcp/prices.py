@@ -1,101 +1,142 @@
-"""What machines cost per hour, in US dollars: list prices of us-central1 on demand, and factors for regions and spot.
+"""What Google's machines cost per hour, in US dollars: one pays for CPUs, memory and accelerators.
 
-A table that is written down by hand, not asked of the platform: it says when, is for plans and choices between offers
-and no invoice, and leaves out disks, addresses, traffic and discounts. Spot prices change every month; here they are a
-share of the list price. Pure.
+The Cloud Billing catalogue tells the prices of these. Where it is not to be had a table that comes along serves, with
+factors for regions and spot machines. Disks, addresses, traffic and discounts are left out.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
 
-AS_OF = "2025-06"
-"""Of the table."""
-SOURCE = f"list prices of {AS_OF}, written down by hand; those of spot machines are estimates"
+import msgspec
 
-# Family -> price of a CPU and of a GiB of memory.
-_FAMILIES: Mapping[str, tuple[float, float]] = {
-    "e2": (0.021812, 0.002923),
-    "n1": (0.031611, 0.004237),
-    "n2": (0.031611, 0.004237),
-    "n2d": (0.027502, 0.003686),
-    "n4": (0.030821, 0.003505),
-    "t2d": (0.027502, 0.003686),
-    "c2": (0.033982, 0.004550),
-    "c2d": (0.029563, 0.003959),
-    "c3": (0.033980, 0.004560),
-    "c3d": (0.029563, 0.003959),
-    "m1": (0.034800, 0.005100),
-    "g2": (0.024988, 0.002927),
-    "a2": (0.031611, 0.004237),
-    "a3": (0.029382, 0.002557),
-}
-# Of shared cores one pays for a part.
-_WHOLE: Mapping[str, float] = {
-    "e2-micro": 0.008376,
-    "e2-small": 0.016751,
-    "e2-medium": 0.033503,
-    "f1-micro": 0.007600,
-    "g1-small": 0.025700,
-}
-_ACCELERATORS: Mapping[str, float] = {
-    "nvidia-tesla-k80": 0.45,
-    "nvidia-tesla-p4": 0.60,
-    "nvidia-tesla-p100": 1.46,
-    "nvidia-tesla-v100": 2.48,
-    "nvidia-tesla-t4": 0.35,
-    "nvidia-l4": 0.56,
-    "nvidia-tesla-a100": 2.934,
-    "nvidia-a100-80gb": 3.93,
-    "nvidia-h100-80gb": 9.80,
-}
-_REGIONS: Mapping[str, float] = {
-    "us-central1": 1.0,
-    "us-east1": 1.0,
-    "us-west1": 1.0,
-    "us-east4": 1.13,
-    "us-west2": 1.2,
-    "us-west4": 1.13,
-    "europe-west1": 1.1,
-    "europe-west2": 1.29,
-    "europe-west3": 1.29,
-    "europe-west4": 1.1,
-    "asia-east1": 1.16,
-    "asia-northeast1": 1.28,
-    "asia-southeast1": 1.23,
-    "australia-southeast1": 1.42,
-}
-_SPOT_SHARE = 0.35
+from autoscaler.provider import ON_DEMAND, SPOT
+from clusterctl.providers.prices import Prices
+
+Json = dict[str, Any]
 _FAMILY = re.compile(r"([a-z]+\d+[a-z]*)-")
 _CUSTOM_FAMILY = "n1"
+_SHARED_CPUS = {"e2-micro": 0.25, "e2-small": 0.5, "e2-medium": 1.0}
+"""Of shared cores one pays for a part."""
+_MARKETS = {"OnDemand": ON_DEMAND, "Preemptible": SPOT}
+_HOURLY = ("h", "GiBy.h")
+_SPOT_WORDS = re.compile(r"^(Spot )?Preemptible |attached to Spot Preemptible VMs ")
+_GPU = re.compile(r"Nvidia (.+) GPU running in ")
+_PART = re.compile(r"(.+?)(?: Predefined| AMD| Arm)?(?: Instance)? (Core|Ram) running in ")
+_PARTS = {"Core": "cpu", "Ram": "memory"}
+_FAMILIES = {"Compute optimized": "c2", "Memory-optimized": "m1"}
+"""What the catalogue calls families by another name than their machine types."""
 
 
-def of_machine(
-    machine_type: str,
-    cpus: float,
-    memory_gib: float,
-    accelerators: Mapping[str, float],
-    region: str,
-    spot: bool,
-) -> float | None:
-    """A machine's price; None where the table does not say.
+class Table(msgspec.Struct, frozen=True):
+    """The table that comes along.
+
+    Attributes:
+        as_of: when it was written down.
+        parts: what one pays for -> its price in us-central1, on demand.
+        regions, spot_share: factors.
+    """
+
+    as_of: str
+    source: str
+    parts: dict[str, float]
+    regions: dict[str, float]
+    spot_share: float
+
+
+@cache
+def table() -> Table:
+    """The table."""
+    return msgspec.json.decode(resources.files(__package__).joinpath("prices.json").read_bytes(), type=Table)
+
+
+def of_table(parts: Mapping[str, float], region: str, market: str) -> float | None:
+    """What so much of each part costs by the table; None where it does not say. Pure."""
+    known = table()
+    if region not in known.regions or not parts.keys() <= known.parts.keys():
+        return None
+    listed = sum(amount * known.parts[name] for name, amount in parts.items()) * known.regions[region]
+    return round(listed * (known.spot_share if market == SPOT else 1.0), 6)
+
+
+def parts_of(
+    machine_type: str, cpus: float, memory_gib: float, accelerators: Mapping[str, float]
+) -> dict[str, float]:
+    """What one pays for, and how much of it. Pure.
 
     Args:
         accelerators: kind -> how many, built in ones included.
     """
-    whole = _WHOLE.get(machine_type)
-    if whole is None:
-        family = _FAMILY.match(machine_type)
-        parts = _FAMILIES.get(family[1] if family else _CUSTOM_FAMILY)
-        if parts is None:
-            return None
-        whole = cpus * parts[0] + memory_gib * parts[1]
-    for kind, count in accelerators.items():
-        if kind not in _ACCELERATORS:
-            return None
-        whole += count * _ACCELERATORS[kind]
-    factor = _REGIONS.get(region)
-    if factor is None:
-        return None
-    return round(whole * factor * (_SPOT_SHARE if spot else 1.0), 6)
+    if machine_type in table().parts:
+        return {machine_type: 1.0, **accelerators}
+    match = _FAMILY.match(machine_type)
+    family = match[1] if match else _CUSTOM_FAMILY
+    shared = _SHARED_CPUS.get(machine_type, cpus)
+    return {f"{family} cpu": shared, f"{family} memory": memory_gib, **accelerators}
+
+
+def of_catalog(skus: Iterable[Mapping[str, Any]], region: str) -> dict[str, float]:
+    """The prices of "MARKET PART" in a region, by entries of the catalogue. Those of commitments, sole tenants and
+    custom machines are none of ours. Pure."""
+    found = {}
+    for sku in skus:
+        market = _MARKETS.get(sku["category"]["usageType"])
+        part = _part_of(sku["description"])
+        if market and part and region in sku["serviceRegions"] and sku["pricingInfo"]:
+            expression = sku["pricingInfo"][-1]["pricingExpression"]
+            if expression["usageUnit"] in _HOURLY:
+                price = expression["tieredRates"][-1]["unitPrice"]
+                found[f"{market} {part}"] = int(price.get("units", 0)) + price.get("nanos", 0) / 1e9
+    return found
+
+
+def _part_of(description: str) -> str:
+    """The part that an entry of the catalogue is about, as in `parts_of`; "": another one."""
+    words = _SPOT_WORDS.sub("", description)
+    if match := _GPU.match(words):
+        return f"nvidia-{match[1].lower().replace(' ', '-')}".replace("tesla-a100-80gb", "a100-80gb")
+    if match := _PART.match(words):
+        family = _FAMILIES.get(match[1], match[1].lower())
+        return f"{family} {_PARTS[match[2]]}" if _FAMILY.fullmatch(f"{family}-") else ""
+    return ""
+
+
+class GcpPrices:
+    """The prices of one region.
+
+    Args:
+        place: where the catalogue is, and the region.
+        skus: the catalogue's entries.
+        folder: where its prices are kept.
+    """
+
+    def __init__(
+        self, place: tuple[str, str], skus: Callable[[], Iterable[Mapping[str, Any]]], folder: Path
+    ) -> None:
+        self._region = place[1]
+        self._topic = " ".join(filter(None, place))
+        self._told = Prices(folder / "gcp-prices.json", lambda _: of_catalog(skus(), self._region))
+
+    def of(self, parts: Mapping[str, float], market: str) -> float | None:
+        """What so much of each part costs per hour; None where nobody knows."""
+        told = self._told.of(self._topic)
+        try:
+            return round(sum(amount * told[f"{market} {name}"] for name, amount in parts.items()), 6)
+        except KeyError:
+            return of_table(parts, self._region, market)
+
+    def source(self) -> str:
+        """Where the prices came from, in words."""
+        by_hand = (
+            f"list prices of {table().as_of}, written down by hand; those of spot machines are estimates"
+        )
+        return self._told.source("Google's catalogue", by_hand)
+
+    def files(self) -> tuple[Path, ...]:
+        """Where the prices are kept."""
+        return (self._told.file,)

@@ -38,13 +38,14 @@ from clusterctl.providers.protocol import Seat
 from clusterctl.spec.definition import ClusterSpec
 
 from . import api as apis
-from . import checks, errors, firewall, instances, machine_types, names, prices
+from . import checks, errors, firewall, instances, machine_types, names
 from .api import ComputeApi, Json
 from .config import GcpProvider
 from .instances import Surroundings
 from .machine_names import MACHINE_TYPES
 from .machine_types import Hardware
 from .network import ClusterNetwork
+from .prices import GcpPrices
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -74,6 +75,8 @@ class GcpMachines(Cloud[GcpProvider]):
         super().__init__(spec, spec.provider, cluster_id, settings, seat)
         self._user = spec.auth.ssh_user or _USER
         self._network = ClusterNetwork(self._config, self._tag, lambda: self._api)
+        place = (self._config.endpoint, self._config.region)
+        self._prices: GcpPrices = GcpPrices(place, lambda: self._api.skus(), self._price_folder)
         self._lock = threading.Lock()
         self._types: dict[str, Sequence[Json]] = {}
         self._zones: Sequence[str] = ()
@@ -139,12 +142,9 @@ class GcpMachines(Cloud[GcpProvider]):
         whole = self._whole(node_type)
         found = self._hardware(whole)
         there = {zone: found[zone].resources() for zone in self._zones_of(whole) if zone in found}
-        spot_anyway = instances.is_spot(whole.node_config)
-
-        def price(zone: str, market: str) -> float | None:
-            return found[zone].price(machine_types.region_of(zone), market == SPOT or spot_anyway)
-
-        return offers.offers(whole, (SPOT, ON_DEMAND) if whole.spot else (ON_DEMAND,), there, price)
+        return offers.offers(
+            whole, _markets(whole), there, lambda zone, market: self._price(whole, found[zone], market)
+        )
 
     def create(self, request: LaunchRequest) -> LaunchResult:
         has_gpus = any(found.gpus for found in self._hardware(request.node_type).values())
@@ -193,7 +193,11 @@ class GcpMachines(Cloud[GcpProvider]):
         listed = self._known(instances.machine_type(config), self._api.machine_types)
         there = machine_types.hardware(listed, config)
         zone = next((zone for zone in wanted if zone in there), "")
-        problems += checks.zones(node_type, there, wanted, self._config.region)
+        if wrong := checks.zones(node_type, there, wanted, self._config.region):
+            problems += wrong
+        elif found := there.get(zone):
+            asked = {market: self._price(node_type, found, market) for market in _markets(node_type)}
+            problems += offers.too_dear(node_type, found.machine_type, asked)
         for accelerator in instances.accelerators(config):
             problems += checks.accelerator(
                 node_type, accelerator, self._accelerator_zones(accelerator), wanted
@@ -306,9 +310,6 @@ class GcpMachines(Cloud[GcpProvider]):
     def _principal(self) -> str:
         return self._api.principal()
 
-    def _price_source(self) -> str:
-        return prices.SOURCE
-
     def _removals(self) -> Sequence[Callable[[], None]]:
         return (self._network.remove_rules,)
 
@@ -343,6 +344,10 @@ class GcpMachines(Cloud[GcpProvider]):
         if blind:
             raise Transient(f"listing machines: {', '.join(blind)} cannot be asked")
         return [instances.machine(instance) for instance in found]
+
+    def _price(self, node_type: NodeType, hardware: Hardware, market: str) -> float | None:
+        is_spot = instances.is_spot(node_type.node_config)
+        return self._prices.of(hardware.parts(), SPOT if is_spot else market)
 
     def _zones_of(self, node_type: NodeType) -> Sequence[str]:
         if node_type.zones:
@@ -396,6 +401,10 @@ class GcpMachines(Cloud[GcpProvider]):
             return [ask(thing) for thing in things]
         with ThreadPoolExecutor(min(_SIDE_BY_SIDE, len(things)), thread_name_prefix="gcp") as pool:
             return [*pool.map(ask, things)]
+
+
+def _markets(node_type: NodeType) -> Sequence[str]:
+    return (SPOT, ON_DEMAND) if node_type.spot else (ON_DEMAND,)
 
 
 class _Unknown:

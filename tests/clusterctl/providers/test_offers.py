@@ -39,3 +39,15 @@ def test_under_a_limit_what_nobody_knows_is_left_out_unless_the_platform_keeps_t
     limited = NodeType("w", max_price=100.0)
     assert len(offers.offers(limited, MARKETS, THERE, lambda zone, market: asked)) == count
     assert len(offers.offers(NodeType("w"), MARKETS, THERE, lambda zone, market: asked)) == 4
+
+
+def test_what_a_limit_rules_out_is_said() -> None:
+    limited = NodeType("w", max_price=0.04)
+    assert offers.too_dear(NodeType("w"), "big", {ON_DEMAND: 9.0}) == []
+    assert offers.too_dear(limited, "big", {SPOT: 0.01, ON_DEMAND: 0.04}) == []
+    (problem,) = offers.too_dear(limited, "big", {SPOT: 0.01, ON_DEMAND: 0.05})
+    assert problem.what == "node type w: big on-demand costs 0.05 per hour; max_price is 0.04"
+    assert not problem.fatal
+    (problem,) = offers.too_dear(limited, "big", {ON_DEMAND: None})
+    assert "has a price that nobody here knows" in problem.what
+    assert problem.fatal

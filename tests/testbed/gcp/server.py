@@ -15,6 +15,8 @@ from urllib.parse import parse_qsl, urlsplit
 from tests.testbed.cloud_hosts import CloudHosts
 from tests.testbed.hosts import OPERATOR
 
+from . import billing
+from .billing import Billing
 from .compute import Compute
 
 _PREFIX = "/compute/v1/"
@@ -28,15 +30,17 @@ class Cloud:
 
     Attributes:
         compute: what there is.
+        billing: the catalogue of prices.
         endpoint: where its API answers.
     """
 
     def __init__(self, with_hosts: bool = False) -> None:
         self.compute = Compute()
+        self.billing = Billing()
         self.hosts = CloudHosts(self.compute.wanted) if with_hosts else None
         with self.inside():
             address = OPERATOR if with_hosts else "127.0.0.1"
-            self._server = _Server((address, 0), self.compute)
+            self._server = _Server((address, 0), self.compute, self.billing)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), name="compute API")
         self._thread.start()
         self.endpoint = f"http://{address}:{self._server.server_address[1]}"
@@ -65,8 +69,9 @@ class Cloud:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, address: tuple[str, int], compute: Compute) -> None:
+    def __init__(self, address: tuple[str, int], compute: Compute, billing: Billing) -> None:
         self.compute = compute
+        self.billing = billing
         self._open: set[socket.socket] = set()
         super().__init__(address, _Handler)
 
@@ -98,10 +103,13 @@ class _Handler(BaseHTTPRequestHandler):
         target = urlsplit(self.path)
         size = int(self.headers.get("Content-Length") or 0)
         body = json.loads(self.rfile.read(size)) if size else None
+        query = dict(parse_qsl(target.query))
+        if target.path == billing.PATH:
+            self._send(*self.server.billing.call(query))
+            return
         if not target.path.startswith(_PREFIX):
             self._send(404, {"error": {"code": 404, "message": f"no such path: {target.path}"}})
             return
-        query = dict(parse_qsl(target.query))
         try:
             status, answer = self.server.compute.call(
                 self.command, target.path.removeprefix(_PREFIX), query, body

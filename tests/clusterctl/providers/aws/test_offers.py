@@ -22,7 +22,9 @@ def test_offers_have_prices_zones_and_resources(aws: Aws, cluster: Make) -> None
         ("us-east-1a", ON_DEMAND, 0.19),
     ]
     assert offers[0].resources["CPU"] == 4
-    assert one.provider.capabilities.price_source == "AWS's price list of today"
+    assert one.provider.capabilities.price_source.startswith("AWS's price list of 20")
+    assert cluster().provider.offers(one.worker) == offers
+    assert aws.calls["GetProducts"] == 1, "what AWS has told is kept for a day"
 
 
 def test_the_table_serves_where_aws_may_not_be_asked(aws: Aws, cluster: Make) -> None:
@@ -55,6 +57,8 @@ def test_dearer_offers_are_none(aws: Aws, cluster: Make) -> None:
     made = one.create("a").machines[0]
     assert made.market == SPOT
     aws.world.spot_price = 0.2
+    for file in one.provider._prices.files():
+        file.unlink(missing_ok=True)
     assert cluster(worker=", spot: true, max_price: 0.1").provider.offers(one.worker) == []
 
 
@@ -66,5 +70,4 @@ def test_no_price_of_another_region_is_shown(aws: Aws, cluster: Make) -> None:
     assert rows == {"head": 0.107, "worker": None}
     assert shown.unknown == ("worker",)
     assert "what it does not say: none of eu-west-1" in shown.source
-    aws.world.prices = {}
     assert cluster(region="eu-west-1").provider.capabilities.price_source.startswith("none of eu-west-1")

@@ -88,8 +88,8 @@ def test_the_table_of_prices_knows_its_age() -> None:
     table = prices.table()
     assert table.on_demand["us-east-1"]["m5.large"] == pytest.approx(0.096)
     assert all(price > 0 for price in table.on_demand["us-east-1"].values())
-    day = datetime.date.fromisoformat(table.as_of)
-    assert prices.age_days(table.as_of, day + datetime.timedelta(days=40)) == 40
+    day = datetime.date.fromisoformat(table.as_of) + datetime.timedelta(days=40)
+    assert "(40 days old)" in prices.says(table, "us-east-1", day)
 
 
 def test_a_price_of_the_price_list() -> None:

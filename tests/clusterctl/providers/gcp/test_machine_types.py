@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from autoscaler.provider import NodeType
-from clusterctl.providers.gcp import checks, machine_types, prices
+from clusterctl.providers.gcp import checks, machine_types
 from clusterctl.providers.gcp.machine_types import Hardware
 
 LISTED = [
@@ -22,40 +20,6 @@ def test_built_in_and_added_accelerators_count() -> None:
     assert there["us-west1-b"].resources()["GPU"] == 3
     assert there["us-west1-b"].resources()["accelerator_type:L4"] == 1
     assert there["us-west1-a"].accelerators == {"nvidia-l4": 2}
-
-
-def test_what_a_limit_leaves_out_is_said() -> None:
-    unknown = {"us-west1-a": Hardware("zz9-standard-2", 2, 8192, {})}
-    (problem,) = checks.zones(NodeType("w", max_price=100.0), unknown, ["us-west1-a"], "us-west1")
-    assert "not known" in problem.what
-    kind = NodeType("w", spot=True, max_price=0.04)
-    assert checks.zones(kind, CPU_ONLY, ["us-west1-a"], "us-west1") == []
-    (problem,) = checks.zones(NodeType("w", max_price=0.01), CPU_ONLY, ["us-west1-a"], "us-west1")
-    assert "above max_price" in problem.what
-    assert prices.AS_OF in problem.what
-
-
-@pytest.mark.parametrize(
-    "kind", ["e2-medium", "n2-standard-8", "n2-custom-4-8192", "custom-4-8192", "c3-highcpu-4"]
-)
-def test_prices_grow_with_the_machine(kind: str) -> None:
-    small = prices.of_machine(kind, 4, 8, {}, "us-central1", False)
-    with_gpu = prices.of_machine(kind, 4, 8, {"nvidia-tesla-t4": 1}, "us-central1", False)
-    elsewhere = prices.of_machine(kind, 4, 8, {}, "europe-west4", False)
-    spot = prices.of_machine(kind, 4, 8, {}, "us-central1", True)
-    assert small is not None
-    assert with_gpu is not None
-    assert elsewhere is not None
-    assert spot is not None
-    assert spot < small < elsewhere < with_gpu
-
-
-@pytest.mark.parametrize(
-    ("kind", "gpus", "region"), [("zz9-standard-2", {}, "us-central1"), ("e2-small", {"new": 1}, "us-central1"),
-                                 ("e2-small", {}, "moon-1")]
-)  # fmt: skip
-def test_what_the_table_does_not_say(kind: str, gpus: dict[str, float], region: str) -> None:
-    assert prices.of_machine(kind, 2, 8, gpus, region, False) is None
 
 
 def test_zones_and_types_that_are_not_there() -> None:
