@@ -408,6 +408,8 @@ class _Observer:
                 self._useless(instance, reason, "start the machine")
         elif machine.unwanted and instance.state in ACTIVE:
             self._give_up(instance, machine)
+        elif machine.unwanted and instance.state is _S.DRAINING and instance.cause is Cause.BY_HAND:
+            self._drained_by_its_machine(instance, machine)
         elif machine.state is MachineState.RUNNING and instance.state is _S.ALLOCATED:
             self.move(instance, _S.SETTING_UP, "the machine runs", machine=machine)
 
@@ -423,6 +425,14 @@ class _Observer:
         elif not instance.recalled and self.now >= instance.not_before_s:
             cause = Cause.UNWANTED
             self.do(Transition(instance.id, _S.DRAINING, reason, cause=cause, failure=failure))
+
+    def _drained_by_its_machine(self, instance: Instance, machine: Machine) -> None:
+        """It had heard before us that it is to be given up."""
+        failure = machine.unwanted if machine.market == SPOT else ""
+        self.note(replace(instance, cause=Cause.UNWANTED, reason=machine.unwanted, failure=failure))
+        lived_s = self.now - instance.joined_s
+        if failure and instance.joined_s and lived_s < YOUNG_S:
+            self.events.append(DiedYoung(instance, lived_s))
 
     def _absent(self, instance: Instance, listing: Listing, has_node: bool, is_proven: bool) -> None:
         """A machine that is not listed, or (proven) as one that has ended. The former is not believed while listings

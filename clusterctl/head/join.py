@@ -19,6 +19,7 @@ with interpreter.startup():
     import msgspec
 
     from clusterctl.errors import CliError
+    from clusterctl.providers.notices import Source
     from clusterctl.startup.order import JoinOrder
     from clusterctl.startup.record import running
     from runtime._node.agent_process import run
@@ -40,9 +41,10 @@ def main() -> NoReturn:
             if found is not None:
                 print(msgspec.json.encode(found).decode(), flush=True)
                 os._exit(0)
-            options = node_options(msgspec.json.decode(sys.argv[1], type=JoinOrder), session)
+            order = msgspec.json.decode(sys.argv[1], type=JoinOrder)
+            options = node_options(order, session)
             options.zygote_delay_s = zygote_delay_s()
-            starter = _Starter(options, held)
+            starter = _Starter(options, held, order.notices)
             _become_daemon(log_file(session, "agent"))
             status = run(options, starter.tell)
     except CliError as error:
@@ -56,11 +58,13 @@ class _Starter:
 
     Args:
         turn: ends when this is told.
+        notices: watched from then on.
     """
 
-    def __init__(self, options: NodeOptions, turn: contextlib.ExitStack) -> None:
+    def __init__(self, options: NodeOptions, turn: contextlib.ExitStack, notices: Source | None) -> None:
         self._options = options
         self._turn = turn
+        self._notices = notices
         self._descriptors = [os.dup(1), os.dup(2)]
 
     def tell(self, words: Mapping[str, Any]) -> None:
@@ -76,6 +80,11 @@ class _Starter:
             os.setsid()  # not before: who ended our starter and what it started, ended this
             record = remembered(self._options, os.getpid(), words)
             to, line = self._descriptors[0], msgspec.json.encode(record) + b"\n"
+            if self._notices is not None:
+                from . import notices  # few machines need it
+
+                node_id = bytes.fromhex(str(words["node_id"]))
+                notices.watch(self._notices, self._options.control, self._options.secret_file, node_id)
         self._turn.close()  # before the starter goes on: whatever it does next finds it free
         with contextlib.suppress(BrokenPipeError):
             os.write(to, line)

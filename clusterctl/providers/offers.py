@@ -40,23 +40,30 @@ def offers(
     return out
 
 
-def too_dear(node_type: NodeType, kind: str, prices: Mapping[str, float | None]) -> list[Problem]:
+def too_dear(
+    node_type: NodeType, kind: str, markets: Sequence[str], price: Callable[[str], float | None]
+) -> list[Problem]:
     """What a node type's `max_price` keeps from being bought.
 
     Args:
         kind: the platform's name for such machines.
-        prices: market -> the lowest price, as `offers` takes it.
+        price: of a market, as in `offers`; asked only where there is a limit.
     """
     most = node_type.max_price
     if most is None:
         return []
-    out = {market: price for market, price in prices.items() if price is None or price > most}
-    advice = (
-        f"{' and '.join(out).capitalize()} machines of it are never taken. Raise max_price or choose another."
-    )
+    prices = {market: price(market) for market in markets}
+    out = {market: asked for market, asked in prices.items() if asked is None or asked > most}
+    if not out:
+        return []
     said = [
-        f"{market} {f'costs {price:g} per hour' if price else 'has a price that nobody here knows'}"
-        for market, price in out.items()
+        f"{market} {f'costs {asked:g} per hour' if asked else 'has a price that nobody here knows'}"
+        for market, asked in out.items()
     ]
-    what = f"node type {node_type.name}: {kind} {', '.join(said)}; max_price is {most:g}"
-    return [Problem(what, advice, fatal=len(out) == len(prices))] if out else []
+    return [
+        Problem(
+            f"node type {node_type.name}: {kind} {', '.join(said)}; max_price is {most:g}",
+            f"{' and '.join(out).capitalize()} machines of it are never taken. Raise max_price or choose another.",
+            fatal=len(out) == len(prices),
+        )
+    ]

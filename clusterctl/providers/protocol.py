@@ -13,6 +13,7 @@ from clusterctl.artefacts.target import Target
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.provider_type import ProviderType
 
+from .notices import Source
 from .ownership import ForeignCluster
 
 
@@ -97,6 +98,7 @@ class Entry(ProviderType):
         extra: the extra of our distribution that it needs; "": none.
         modules: what this extra brings.
         for_head: what the head needs to make a provider again.
+        notices: where its spot machines read that they are taken back.
         machine_types: how machine types are named, where they tell the CPU's architecture.
         ships: whether a file of the extra, by its path in site-packages, is of use to a head.
     """
@@ -105,5 +107,6 @@ class Entry(ProviderType):
     extra: str = ""
     modules: tuple[str, ...] = ()
     for_head: Callable[[ClusterSpec, OperatorProvider], ForHead] = lambda spec, provider: provider.for_head()
+    notices: Source | None = None
     machine_types: MachineTypes | None = None
     ships: Callable[[str], bool] = lambda path: True

@@ -7,6 +7,8 @@ import binascii
 
 import msgspec
 
+from clusterctl.providers.notices import Source
+
 _PREFIX = "clusterctl-join-1."
 
 
@@ -19,6 +21,7 @@ class JoinOrder(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
         host: address of this machine, for the other nodes.
         resources: what this node brings.
         instance_id: the autoscaler's name of this machine.
+        notices: where this machine reads that its cloud takes it back; None: that does not happen.
     """
 
     address: str
@@ -28,6 +31,7 @@ class JoinOrder(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     labels: dict[str, str] = {}
     node_type: str = ""
     instance_id: str = ""
+    notices: Source | None = None
 
 
 class JoinToken(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):

@@ -274,6 +274,21 @@ def test_a_machine_that_is_given_up_is_drained_if_it_works_and_ended_at_once_if_
     assert not only(table).only_if_idle
 
 
+def test_a_spot_machine_that_has_drained_its_node_itself_is_given_up_all_the_same() -> None:
+    drained = node("a", state="DRAINING")
+    table, _ = see(instance("a", joined_s=NOW - 60), nodes=[drained])
+    (one,) = table.in_state(S.DRAINING)
+    assert one.cause is Cause.BY_HAND
+    assert one.is_counted
+    table, events = see(one, nodes=[drained], machines=[replace(unwanted("a"), market=SPOT)])
+    assert only(table).cause is Cause.UNWANTED
+    assert only(table).failure == "the spec names it no more"
+    assert not only(table).is_counted, "it does not block its own replacement"
+    assert kinds(events, DiedYoung), "its offer is to blame"
+    table, events = see(only(table), nodes=[drained], machines=[replace(unwanted("a"), market=SPOT)])
+    assert not events
+
+
 def test_a_spot_machine_that_is_given_up_soon_is_held_against_its_offer() -> None:
     spot = replace(unwanted("a"), market=SPOT)
     table, events = see(instance("a", joined_s=NOW - 60), machines=[spot])

@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import msgspec
 
-from autoscaler.provider import Machine, NodeType, machine_labels
+from autoscaler.provider import SPOT, Machine, NodeType, machine_labels
 from clusterctl.artefacts.target import Target
+from clusterctl.providers import registry
 from clusterctl.spec import ray_start
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.startup.order import JoinOrder
@@ -96,6 +97,7 @@ def worker_facts(
         instance_id=instance_id,
         resources=dict(node_type.resources),
         labels=machine_labels(node_type, machine.zone, machine.market),
+        notices=registry.entry(spec.provider.type_name).notices if machine.market == SPOT else None,
     )
     return replace(
         setup.worker_facts(spec, node_type, control_address, setup.heads_mounts(spec)),

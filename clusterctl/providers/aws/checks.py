@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from autoscaler.provider import (
@@ -243,10 +244,9 @@ def _fitting(facts: Facts, node_type: NodeType, kind: InstanceType, image: Image
                 "The scheduler will count what resources says.",
                 fatal=False,
             )
-    if launches.is_elsewhere(node_type, facts.catalog.template(node_type)):
-        listed = facts.prices.on_demand(kind.name) if launches.has_list_price(node_type) else 0.0
-        spot = {SPOT: 0.0} if launches.is_spot(node_type) else {}  # EC2 keeps to `max_price` itself
-        yield from offers.too_dear(node_type, kind.name, {**spot, ON_DEMAND: listed or None})
+    markets = launches.markets(node_type, facts.catalog.template(node_type))
+    price = partial(facts.prices.of, node_type, kind.name)
+    yield from offers.too_dear(node_type, kind.name, markets, price)
 
 
 def _uses_its_python(facts: Facts, name: str) -> bool:

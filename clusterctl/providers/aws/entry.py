@@ -10,6 +10,7 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.provider_type import RaysCloud
 
 from ..protocol import Entry, OperatorProvider, Seat
+from .metadata import NOTICES
 
 _BOTOCORE = "botocore/data/"
 _BOTOCORE_SERVICES = ("ec2", "iam", "pricing", "service-quotas", "ssm", "sts")
@@ -48,6 +49,7 @@ ENTRY = Entry(
     extra="aws",
     modules=("paramiko", "boto3"),
     rays=_RAYS,
+    notices=NOTICES,
     machine_types=_MACHINE_TYPES,
     ships=_ships,
 )

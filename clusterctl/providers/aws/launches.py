@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from autoscaler.provider import SPOT, Config, LaunchRequest, MachineTags, NodeType
+from autoscaler.provider import ON_DEMAND, SPOT, Config, LaunchRequest, MachineTags, NodeType
 from clusterctl.providers import first_boot
 
 from . import tagging
@@ -72,12 +72,12 @@ def is_spot(node_type: NodeType) -> bool:
     return given == SPOT or (node_type.spot and given is None)
 
 
-def is_elsewhere(node_type: NodeType, template: Mapping[str, Any]) -> bool:
-    """Whether a node type may be on another market than that. `spot: true` is both; EC2's own InstanceMarketOptions is
+def markets(node_type: NodeType, template: Mapping[str, Any]) -> list[str]:
+    """Those on which a node type may be, the first one first. `spot: true` is both; EC2's own InstanceMarketOptions is
     what it says, and what the launch template says of it cannot be taken back."""
-    if _market_type(node_type) != SPOT:
-        return True
-    return node_type.spot and "InstanceMarketOptions" not in template
+    is_free = node_type.spot and "InstanceMarketOptions" not in template
+    elsewhere = [ON_DEMAND] if _market_type(node_type) != SPOT or is_free else []
+    return [*([SPOT] if is_spot(node_type) else []), *elsewhere]
 
 
 def has_list_price(node_type: NodeType) -> bool:

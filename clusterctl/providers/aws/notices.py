@@ -1,5 +1,7 @@
-"""Which spot machines EC2 is about to take back. It marks their requests two minutes before, so what runs there need
-not be surprised: the machine is listed as one to be given up, and drained."""
+"""Which spot machines EC2 is about to take back, as its API tells the head: it marks their requests two minutes before.
+
+The machines read it as well, and drain their nodes. Listed as given up, they are replaced even at `max_workers`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from autoscaler.provider import SPOT, Auth, Config, Machine, MachineState, Provi
 
 from . import tagging
 from .clients import Clients
+from .metadata import NOTICES
 
 log = logging.getLogger(__name__)
 
 _MARKED = ("marked-for-termination", "marked-for-stop", "marked-for-hibernation")
-_REASON = "EC2 takes this spot machine back within two minutes"
 
 
 class Notices:
@@ -34,7 +36,7 @@ class Notices:
         went is seen in any case."""
         spot = any(one.market == SPOT and one.state is MachineState.RUNNING for one in machines)
         marked = self._marked() if spot and self._may_ask else frozenset()
-        return [replace(one, unwanted=_REASON) if one.id in marked else one for one in machines]
+        return [replace(one, unwanted=NOTICES.means) if one.id in marked else one for one in machines]
 
     def _marked(self) -> frozenset[str]:
         try:

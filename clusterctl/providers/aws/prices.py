@@ -15,8 +15,10 @@ from typing import Any
 
 import msgspec
 
+from autoscaler.provider import SPOT, NodeType
 from clusterctl.providers.prices import Prices, age
 
+from . import launches
 from .clients import Clients
 
 _SPOT_FRESH_S = 3600.0
@@ -78,14 +80,15 @@ class AwsPrices:
         self._listed = Prices(folder / "aws-on-demand-prices.json", self._ask_listed)
         self._spot = Prices(folder / "aws-spot-prices.json", self._ask_history, _SPOT_FRESH_S)
 
-    def on_demand(self, instance_type: str) -> float:
-        """Per hour; 0.0 when nobody knows."""
-        listed = self._listed.of(f"{self._place} {instance_type}")
-        return listed.get("") or table().on_demand.get(self._clients.place.region, {}).get(instance_type, 0.0)
-
-    def spot(self, instance_type: str) -> Mapping[str, float]:
-        """Zone -> price per hour."""
-        return self._spot.of(f"{self._place} {instance_type}")
+    def of(self, node_type: NodeType, instance_type: str, market: str, zone: str = "") -> float | None:
+        """Per hour; None: unknown; 0.0: unknown, but EC2 itself keeps spot machines to `max_price`."""
+        topic = f"{self._place} {instance_type}"
+        if market == SPOT:
+            return self._spot.of(topic).get(zone, 0.0)
+        if not launches.has_list_price(node_type):
+            return None
+        in_table = table().on_demand.get(self._clients.place.region, {})
+        return self._listed.of(topic).get("") or in_table.get(instance_type)
 
     def source(self) -> str:
         """Where the prices of on-demand machines came from, in words."""

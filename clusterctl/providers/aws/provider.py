@@ -10,8 +10,6 @@ from functools import partial
 from typing import Any
 
 from autoscaler.provider import (
-    ON_DEMAND,
-    SPOT,
     Auth,
     Capacity,
     Config,
@@ -132,17 +130,9 @@ class AwsMachines(Cloud[AwsProvider]):
         whole = self._catalog.whole(node_type)
         kind = self._catalog.instance_type(whole)
         there = dict.fromkeys(self._zones(whole, kind.name), kind.resources)
-        markets = [SPOT] if launches.is_spot(whole) else []
-        if launches.is_elsewhere(whole, self._catalog.template(whole)):
-            markets.append(ON_DEMAND)
-
-        def price(zone: str, market: str) -> float | None:
-            if market == SPOT:  # EC2 keeps to `max_price` itself
-                return self._prices.spot(kind.name).get(zone, 0.0)
-            listed = self._prices.on_demand(kind.name) if launches.has_list_price(whole) else 0.0
-            return listed or None
-
-        return offers.offers(whole, markets, there, price)
+        markets = launches.markets(whole, self._catalog.template(whole))
+        price = partial(self._prices.of, whole, kind.name)
+        return offers.offers(whole, markets, there, lambda zone, market: price(market, zone))
 
     def create(self, request: LaunchRequest) -> LaunchResult:
         image = self._catalog.image(request.node_type)

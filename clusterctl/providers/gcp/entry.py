@@ -13,6 +13,7 @@ from clusterctl.spec.provider_type import RaysCloud
 
 from ..protocol import Entry, OperatorProvider, Seat
 from .machine_names import MACHINE_TYPES
+from .metadata import NOTICES
 
 
 def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> OperatorProvider:
@@ -27,7 +28,11 @@ def _translate(config: yaml.MappingNode, path: Path) -> list[Problem]:
         key = editing.key_of(config, name)
         if key is not None:
             editing.pop(config, name)
-            words = "not supported: there are no TPU machines; GPUs are guestAccelerators"
+            words = (
+                "not supported yet: TPU machines, which need Google's TPU API, are planned. Until then make them with "
+                "`gcloud compute tpus tpu-vm create` and name them in a file of provider type ssh; GPUs are "
+                "guestAccelerators"
+            )
             notes.append(at(key, (*path, name), words))
     scheduling = editing.get(config, "scheduling")
     if isinstance(scheduling, yaml.SequenceNode) and scheduling.value:
@@ -46,6 +51,7 @@ ENTRY = Entry(
     make=_make,
     extra="gcp",
     modules=("paramiko", "google.cloud.compute_v1"),
+    notices=NOTICES,
     machine_types=MACHINE_TYPES,
     rays=RaysCloud(
         head_type="ray_head_default",

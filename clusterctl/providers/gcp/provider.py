@@ -44,6 +44,7 @@ from .config import GcpProvider
 from .instances import Surroundings
 from .machine_names import MACHINE_TYPES
 from .machine_types import Hardware
+from .metadata import NOTICES
 from .network import ClusterNetwork
 from .prices import GcpPrices
 
@@ -160,6 +161,18 @@ class GcpMachines(Cloud[GcpProvider]):
             tuple(a for a in answers if isinstance(a, ProviderError)),
         )
 
+    def list(self) -> list[Machine]:
+        """On the head, spot machines that stop are listed as given up: Google takes them back."""
+        machines = super().list()
+        if not self._on_head:
+            return machines
+        return [
+            replace(one, unwanted=NOTICES.means)
+            if one.market == SPOT and one.state is MachineState.STOPPING
+            else one
+            for one in machines
+        ]
+
     def terminate(self, ids: Sequence[str]) -> dict[str, ProviderError | None]:
         return dict(zip(ids, self._each(ids, partial(self._change, "delete", wait=False)), strict=True))
 
@@ -196,8 +209,8 @@ class GcpMachines(Cloud[GcpProvider]):
         if wrong := checks.zones(node_type, there, wanted, self._config.region):
             problems += wrong
         elif found := there.get(zone):
-            asked = {market: self._price(node_type, found, market) for market in _markets(node_type)}
-            problems += offers.too_dear(node_type, found.machine_type, asked)
+            price = partial(self._price, node_type, found)
+            problems += offers.too_dear(node_type, found.machine_type, _markets(node_type), price)
         for accelerator in instances.accelerators(config):
             problems += checks.accelerator(
                 node_type, accelerator, self._accelerator_zones(accelerator), wanted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,16 +14,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
 import runtime
 from clusterctl.launcher.runtimes.engine_nodes import join_command
+from clusterctl.providers.gcp.metadata import NOTICES
 from clusterctl.startup.order import JoinOrder
+from runtime._clients.control import ControlClient
 from runtime._node.zygote_spawn import daemon_environment
 from runtime._session import Daemon, new_session_dir, start_control, write_secret
+from runtime._wire.messages.control import GetNodes
 from tests.polling import eventually
 from tests.processes import is_alive
+from tests.testbed.metadata import MetadataServer
 
 
 @pytest.fixture(autouse=True)
@@ -141,6 +147,26 @@ def test_it_outlives_its_starter_has_nothing_of_it_and_works(control: Daemon, ma
     finally:
         runtime.shutdown()
     assert machine.join() == (0, output, "")  # it runs already
+
+
+def test_a_machine_that_is_taken_back_drains_its_node(control: Daemon, machine: Machine) -> None:
+    async def states() -> list[str]:
+        secret = (Path(control.log_path).parent.parent / "secret").read_bytes().strip()
+        client = ControlClient.over_tcp(control.ready["address"], secret)
+        try:
+            await client.start(30.0)
+            return [node.state for node in (await client.call(GetNodes())).nodes]
+        finally:
+            await client.close()
+
+    with MetadataServer() as metadata:
+        machine.join(notices=msgspec.structs.replace(NOTICES, server=metadata.server))
+        assert eventually(lambda: len(metadata.asked) == 2)
+        assert asyncio.run(states()) == ["ALIVE"]
+        metadata.give_notice()
+        assert eventually(lambda: asyncio.run(states()) == ["DRAINING"])
+    log = Path(machine.session, "logs", "agent.log").read_text(encoding="utf-8")
+    assert "Google takes this spot machine back within 30 seconds" in log
 
 
 def test_it_starts_no_process_before_it_has_work(machine: Machine) -> None:

@@ -165,7 +165,7 @@ def test_a_launch_that_brought_nothing_is_forgotten(aws: Aws, run: Run) -> None:
 def test_more_than_fit_into_one_call_come_from_one_offer(
     aws: Aws, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("clusterctl.providers.aws.provider._MOST_AT_ONCE", 2)
+    monkeypatch.setattr("clusterctl.providers.cloud.Cloud.MOST_AT_ONCE", 2)
     made = run.buy(run.buyer(), 5)
     assert [machine.zone for machine in made] == ["us-east-1a"] * 5
     assert len({machine.instance_id for machine in made}) == 5

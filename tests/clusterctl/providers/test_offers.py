@@ -43,11 +43,11 @@ def test_under_a_limit_what_nobody_knows_is_left_out_unless_the_platform_keeps_t
 
 def test_what_a_limit_rules_out_is_said() -> None:
     limited = NodeType("w", max_price=0.04)
-    assert offers.too_dear(NodeType("w"), "big", {ON_DEMAND: 9.0}) == []
-    assert offers.too_dear(limited, "big", {SPOT: 0.01, ON_DEMAND: 0.04}) == []
-    (problem,) = offers.too_dear(limited, "big", {SPOT: 0.01, ON_DEMAND: 0.05})
+    assert offers.too_dear(NodeType("w"), "big", MARKETS, lambda market: 9.0) == []
+    assert offers.too_dear(limited, "big", MARKETS, lambda market: 0.04) == []
+    (problem,) = offers.too_dear(limited, "big", MARKETS, lambda market: price("", market))
     assert problem.what == "node type w: big on-demand costs 0.05 per hour; max_price is 0.04"
     assert not problem.fatal
-    (problem,) = offers.too_dear(limited, "big", {ON_DEMAND: None})
+    (problem,) = offers.too_dear(limited, "big", [ON_DEMAND], lambda market: None)
     assert "has a price that nobody here knows" in problem.what
     assert problem.fatal

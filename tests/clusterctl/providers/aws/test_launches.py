@@ -142,7 +142,8 @@ def test_spot_machines_have_their_limit() -> None:
 )
 def test_where_a_type_is_bought(spot: bool, config: dict[str, Any], expected: tuple[bool, bool]) -> None:
     kind = NodeType("t", spot=spot, node_config=config)
-    assert (launches.is_spot(kind), launches.is_elsewhere(kind, {})) == expected
+    found = launches.markets(kind, {})
+    assert (SPOT in found, ON_DEMAND in found) == expected
 
 
 @pytest.mark.parametrize("market", ["capacity-block", "interruptible-capacity-reservation", "on-demand"])

@@ -166,6 +166,20 @@ def test_what_is_preempted_is_gone(cloud: Cloud, provider: GcpMachines) -> None:
     assert eventually(lambda: provider.list() == [])
 
 
+def test_a_spot_machine_that_google_takes_back_is_to_be_given_up(
+    cloud: Cloud, make: Callable[..., GcpMachines]
+) -> None:
+    operators = make()
+    create(operators, "a", market=SPOT)
+    create(operators, "b", token="u")
+    cloud.compute.faults.delete_s = 60.0  # the platform leaves it half a minute
+    (spot,) = (one["name"] for one in cloud.compute.all() if one["scheduling"]["provisioningModel"] == "SPOT")
+    cloud.compute.preempt(spot)
+    listed = {one.instance_id: bool(one.unwanted) for one in make(seat=Seat.HEAD).list()}
+    assert listed == {"a": True, "b": False}
+    assert not any(one.unwanted for one in operators.list())
+
+
 def test_one_refusal_does_not_keep_others_alive(cloud: Cloud, provider: GcpMachines) -> None:
     one, two = (machine.id for machine in create(provider, "a", "b").machines)
     cloud.compute.faults.add(f"DELETE .*{one.partition('.')[0]}", 403, reason="forbidden")
