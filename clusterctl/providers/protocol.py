@@ -94,7 +94,8 @@ class Entry(ProviderType):
     """A type of provider: everything that is known of it outside its package.
 
     Attributes:
-        make: makes a provider. The platform's SDK, and what imports it, are imported in it.
+        make: makes a provider; None: PROVIDER of the package's module `provider` does. Either is asked for late, as the
+            platform's SDK is imported then.
         extra: the extra of our distribution that it needs; "": none.
         modules: what this extra brings.
         for_head: what the head needs to make a provider again.
@@ -103,7 +104,7 @@ class Entry(ProviderType):
         ships: whether a file of the extra, by its path in site-packages, is of use to a head.
     """
 
-    make: Make
+    make: Make | None = None
     extra: str = ""
     modules: tuple[str, ...] = ()
     for_head: Callable[[ClusterSpec, OperatorProvider], ForHead] = lambda spec, provider: provider.for_head()

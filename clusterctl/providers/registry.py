@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 from collections.abc import Mapping
 
@@ -9,7 +10,7 @@ from clusterctl.errors import UsageProblem
 from clusterctl.spec import provider_names
 from clusterctl.spec.definition import ClusterSpec
 
-from .protocol import Entry, ForHead, OperatorProvider, Seat
+from .protocol import Entry, ForHead, Make, OperatorProvider, Seat
 
 
 def entry(name: str) -> Entry:
@@ -42,7 +43,8 @@ def make(
                 f"clusters of provider type '{name}' need the Python package of {module}, which is not installed",
                 f"Install it: pip install 'clusterctl[{found.extra}]'",
             )
-    return found.make(spec, cluster_id, settings, seat)
+    make: Make = found.make or importlib.import_module(f"{__package__}.{name}.provider").PROVIDER
+    return make(spec, cluster_id, settings, seat)
 
 
 def for_head(spec: ClusterSpec, provider: OperatorProvider) -> ForHead:

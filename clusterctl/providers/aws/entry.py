@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from clusterctl.artefacts.architectures import MachineTypes
-from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.provider_type import RaysCloud
 
-from ..protocol import Entry, OperatorProvider, Seat
+from ..protocol import Entry
 from .metadata import NOTICES
 
 _BOTOCORE = "botocore/data/"
@@ -31,12 +29,6 @@ _RAYS = RaysCloud(
 )
 
 
-def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> OperatorProvider:
-    from .provider import AwsMachines
-
-    return AwsMachines(spec, cluster_id, settings, seat)
-
-
 def _ships(path: str) -> bool:
     """False for what botocore knows of services that no head asks."""
     folder, found, rest = path.partition(_BOTOCORE)
@@ -45,7 +37,6 @@ def _ships(path: str) -> bool:
 
 
 ENTRY = Entry(
-    make=_make,
     extra="aws",
     modules=("paramiko", "boto3"),
     rays=_RAYS,

@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from autoscaler.provider import (
@@ -76,7 +76,7 @@ class AwsMachines(Cloud[AwsProvider]):
         self._network: Network | None = None
         self._network_of: frozenset[str] = frozenset()  # the subnets that were named when it was found
         self._is_own_account = False
-        self._called: Mapping[str, Any] | None = None
+        self._caller = cache(partial(self._clients.call, "sts", "get_caller_identity"))
 
     # ------------------------------------------------------------ the protocol
 
@@ -357,13 +357,6 @@ class AwsMachines(Cloud[AwsProvider]):
         )
         return LaunchResult(made, (error,) * (request.count - len(made)))
 
-    def _caller(self) -> Mapping[str, Any]:
-        """Account and principal of the credentials."""
-        with self._lock:
-            if self._called is None:
-                self._called = self._clients.call("sts", "get_caller_identity")
-            return self._called
-
     def _check_account(self) -> None:
         """What another account lists says nothing of this cluster.
 
@@ -393,3 +386,6 @@ class AwsMachines(Cloud[AwsProvider]):
 
 def _is_full(error: ProviderError) -> bool:
     return "InsufficientFreeAddressesInSubnet" in str(error)
+
+
+PROVIDER = AwsMachines

@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import yaml
 
 from clusterctl.spec import editing
-from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.positions import Path, Problem, at
 from clusterctl.spec.provider_type import RaysCloud
 
-from ..protocol import Entry, OperatorProvider, Seat
+from ..protocol import Entry
 from .machine_names import MACHINE_TYPES
 from .metadata import NOTICES
-
-
-def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> OperatorProvider:
-    from .provider import GcpMachines
-
-    return GcpMachines(spec, cluster_id, settings, seat)
 
 
 def _translate(config: yaml.MappingNode, path: Path) -> list[Problem]:
@@ -48,7 +39,6 @@ def _translate(config: yaml.MappingNode, path: Path) -> list[Problem]:
 
 
 ENTRY = Entry(
-    make=_make,
     extra="gcp",
     modules=("paramiko", "google.cloud.compute_v1"),
     notices=NOTICES,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 from autoscaler.provider import (
@@ -78,9 +77,11 @@ class GcpMachines(Cloud[GcpProvider]):
         self._network = ClusterNetwork(self._config, self._tag, lambda: self._api)
         place = (self._config.endpoint, self._config.region)
         self._prices: GcpPrices = GcpPrices(place, lambda: self._api.skus(), self._price_folder)
-        self._lock = threading.Lock()
-        self._types: dict[str, Sequence[Json]] = {}
-        self._zones: Sequence[str] = ()
+        # What the platform has does not change while a process lives.
+        self._zones = cache(self._ask_zones)
+        self._machine_types = cache(lambda name: self._api.machine_types(name))
+        self._accelerators = cache(lambda name: self._api.accelerator_types(name))
+        self._properties = cache(lambda link: self._api.properties(link))
 
     # ------------------------------------------------------------ the protocol
 
@@ -203,7 +204,7 @@ class GcpMachines(Cloud[GcpProvider]):
         if node_type.name == self._cluster.head_node_type:
             problems += checks.service_account(project, self._config.service_account, config)
         wanted = self._zones_of(node_type)
-        listed = self._known(instances.machine_type(config), self._api.machine_types)
+        listed = self._machine_types(instances.machine_type(config))
         there = machine_types.hardware(listed, config)
         zone = next((zone for zone in wanted if zone in there), "")
         if wrong := checks.zones(node_type, there, wanted, self._config.region):
@@ -363,22 +364,20 @@ class GcpMachines(Cloud[GcpProvider]):
         return self._prices.of(hardware.parts(), SPOT if is_spot else market)
 
     def _zones_of(self, node_type: NodeType) -> Sequence[str]:
-        if node_type.zones:
-            return node_type.zones
-        with self._lock:
-            if not self._zones:
-                self._zones = sorted(
-                    str(zone["name"])
-                    for zone in self._api.zones()
-                    if str(zone.get("region", "")).rpartition("/")[2] == self._config.region
-                    and zone.get("status", "UP") == "UP"
-                )
-            return self._zones
+        return node_type.zones or self._zones()
+
+    def _ask_zones(self) -> Sequence[str]:
+        return sorted(
+            str(zone["name"])
+            for zone in self._api.zones()
+            if str(zone.get("region", "")).rpartition("/")[2] == self._config.region
+            and zone.get("status", "UP") == "UP"
+        )
 
     def _hardware(self, node_type: NodeType) -> dict[str, Hardware]:
         node_type = self._whole(node_type)
         kind = instances.machine_type(node_type.node_config)
-        found = machine_types.hardware(self._known(kind, self._api.machine_types), node_type.node_config)
+        found = machine_types.hardware(self._machine_types(kind), node_type.node_config)
         for accelerator in instances.accelerators(node_type.node_config):
             having = self._accelerator_zones(accelerator)
             found = {zone: hardware for zone, hardware in found.items() if zone in having}
@@ -391,18 +390,10 @@ class GcpMachines(Cloud[GcpProvider]):
     def _template(self, node_type: NodeType) -> Json:
         """What the template or the machine image of a type says."""
         source = next(iter(instances.query(node_type.node_config).values()), "")
-        return self._known(source, lambda link: [self._api.properties(link)])[0] if source else {}
+        return self._properties(source) if source else {}
 
     def _accelerator_zones(self, kind: str) -> set[str]:
-        listed = self._known(kind, self._api.accelerator_types)
-        return {str(entry["zone"]).rpartition("/")[2] for entry in listed}
-
-    def _known(self, name: str, ask: Callable[[str], Sequence[Json]]) -> Sequence[Json]:
-        """What the platform has does not change while a process lives."""
-        with self._lock:
-            if name not in self._types:
-                self._types[name] = ask(name)
-            return self._types[name]
+        return {str(entry["zone"]).rpartition("/")[2] for entry in self._accelerators(kind)}
 
     def _address(self, machine: Machine) -> str:
         """The inner one where node_config gives its machines no other."""
@@ -425,3 +416,6 @@ class _Unknown:
 
     def __init__(self, error: Transient) -> None:
         self.error = error
+
+
+PROVIDER = GcpMachines

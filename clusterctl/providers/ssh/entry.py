@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from clusterctl.spec.definition import ClusterSpec
-
-from ..protocol import Entry, OperatorProvider, Seat
+from ..protocol import Entry
 from . import document
 from .config import SshNodeConfig
 
-
-def _make(spec: ClusterSpec, cluster_id: str, settings: Mapping[str, str], seat: Seat) -> OperatorProvider:
-    from .provider import SshMachines
-
-    return SshMachines(spec, cluster_id, settings, seat)
-
-
 ENTRY = Entry(
-    make=_make,
     extra="ssh",
     modules=("paramiko",),
     node_config=SshNodeConfig,

@@ -510,3 +510,6 @@ def _node_config(node_type: NodeType) -> SshNodeConfig:
         return msgspec.convert(dict(node_type.node_config), SshNodeConfig)
     except msgspec.ValidationError as error:
         raise Config(f"node_config of {node_type.name}: {error}") from error
+
+
+PROVIDER = SshMachines
