@@ -19,7 +19,7 @@ with interpreter.startup():
     import msgspec
 
     from clusterctl.errors import CliError
-    from clusterctl.providers.notices import Source
+    from clusterctl.startup.notices import Source
     from clusterctl.startup.order import JoinOrder
     from clusterctl.startup.record import running
     from runtime._node.agent_process import run

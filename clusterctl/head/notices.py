@@ -10,8 +10,8 @@ import logging
 import threading
 from pathlib import Path
 
-from clusterctl.providers import notices
-from clusterctl.providers.notices import Source
+from clusterctl.startup import notices
+from clusterctl.startup.notices import Source
 from runtime._transport.channel import CallError
 
 log = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from clusterctl.artefacts.architectures import MachineTypes
 from clusterctl.artefacts.target import Target
 from clusterctl.spec.definition import ClusterSpec
 from clusterctl.spec.provider_type import ProviderType
+from clusterctl.startup.notices import Source
 
-from .notices import Source
 from .ownership import ForeignCluster
 
 

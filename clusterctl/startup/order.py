@@ -7,7 +7,7 @@ import binascii
 
 import msgspec
 
-from clusterctl.providers.notices import Source
+from clusterctl.startup.notices import Source
 
 _PREFIX = "clusterctl-join-1."
 

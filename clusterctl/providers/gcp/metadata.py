@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clusterctl.providers.notices import Source
+from clusterctl.startup.notices import Source
 
 NOTICES = Source(
     server="metadata.google.internal",

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from clusterctl.providers import notices
 from clusterctl.providers.aws.metadata import NOTICES as AWS
 from clusterctl.providers.gcp.metadata import NOTICES as GCP
-from clusterctl.providers.notices import Source
+from clusterctl.startup import notices
+from clusterctl.startup.notices import Source
 from tests.polling import eventually
 from tests.testbed.metadata import MetadataServer
 
