@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from runtime._core.bound_method import bound_method
 from runtime._owner.arguments import LostArguments
 from runtime._owner.context import Execution, execution
 from runtime._owner.links import Links
@@ -23,7 +24,6 @@ from runtime._wire.messages.worker import ActorSetup, Done, Push
 from .answers import Answers
 from .assignment import Assignment
 from .async_executor import AsyncExecutor
-from .bound_method import bound_method
 from .calls import Calls
 from .concurrent_calls import ConcurrentCalls
 from .cpu_lending import CpuLending

@@ -402,15 +402,28 @@ GRAPH_GET_TIMEOUT_S = _graphs.number(
     minimum=-1.0,
 )
 GRAPH_MAX_INFLIGHT = _graphs.whole(
-    "RAY_CGRAPH_max_inflight_executions", 10, "Executions whose results have not been fetched."
+    "RAY_CGRAPH_max_inflight_executions",
+    10,
+    "Executions of a compiled graph that are on their way at once; more wait in the process that executes.",
 )
 GRAPH_SUBMIT_TIMEOUT_S = _graphs.number("RAY_CGRAPH_submit_timeout", 10.0, "Without effect.", minimum=-1.0)
 GRAPH_TEARDOWN_TIMEOUT_S = _graphs.number(
-    "RAY_CGRAPH_teardown_timeout", 30.0, "Without effect.", minimum=-1.0
+    "RAY_CGRAPH_teardown_timeout",
+    30.0,
+    "Seconds that the teardown of a compiled graph waits for calls that have begun; -1: no limit.",
+    minimum=-1.0,
 )
 GRAPH_READ_TIMEOUT_S = _graphs.number("RAY_CGRAPH_read_iteration_timeout_s", 0.1, "Without effect.")
-GRAPH_BUFFER_BYTES = _graphs.whole("RAY_CGRAPH_buffer_size_bytes", 1_000_000, "Without effect.")
-GRAPH_MAX_BUFFERED = _graphs.whole("RAY_CGRAPH_max_buffered_results", 1000, "Without effect.")
+GRAPH_BUFFER_BYTES = _graphs.whole(
+    "RAY_CGRAPH_buffer_size_bytes",
+    1_000_000,
+    "A hint: values up to this size, 64 KiB at most, are copied by their readers.",
+)
+GRAPH_MAX_BUFFERED = _graphs.whole(
+    "RAY_CGRAPH_max_buffered_results",
+    1000,
+    "Results that are kept because an earlier one was not fetched yet.",
+)
 
 OF_PROGRAMS: tuple[Section, ...] = (_finding, _program, _workers, _environments, _files)
 OF_NODES: tuple[Section, ...] = (_workers, _devices, _environments, _nodes, _files)

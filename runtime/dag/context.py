@@ -14,10 +14,12 @@ class DAGContext:
     """The settings of this process. The environment variable RAY_CGRAPH_<name> sets the initial value of each.
 
     Attributes:
-        get_timeout: seconds that `get` waits for a result of a compiled graph.
-        max_inflight_executions: executions whose results have not been fetched.
-        submit_timeout, teardown_timeout, read_iteration_timeout, buffer_size_bytes, max_buffered_results: without
-            effect.
+        get_timeout: seconds that `get` waits for a result of a compiled graph; -1: no limit.
+        max_inflight_executions: executions that are on their way at once; more wait in the process that executes.
+        teardown_timeout: seconds that `teardown` waits for calls that have begun; -1: no limit.
+        buffer_size_bytes: a hint; values of any size pass.
+        max_buffered_results: results that are kept because an earlier one was not fetched yet.
+        submit_timeout, read_iteration_timeout: without effect.
     """
 
     get_timeout: float = field(default_factory=settings.GRAPH_GET_TIMEOUT_S.get)

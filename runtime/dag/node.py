@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,6 +26,9 @@ class Execution:
     def resolve(self, value: Any) -> Any:
         """The value with nodes replaced by their results, in containers too."""
         return replace(value, self.result_of)
+
+
+_bound = itertools.count()
 
 
 class Compiled(Protocol):
@@ -60,6 +64,7 @@ class DAGNode(ABC):
         self._bound_args = tuple(args)
         self._bound_kwargs = dict(kwargs)
         self._bound_options = dict(options or {})
+        self._bound_at = next(_bound)
         self._stable_uuid = uuid.uuid4().hex
         self._last_execution: Execution | None = None
 
@@ -72,10 +77,12 @@ class DAGNode(ABC):
         Returns:
             An `ObjectRef` for a call, a handle for an actor, a list for several outputs.
         """
-        inputs = [node for node in self._all_nodes() if node._is_input]
-        if len(inputs) > 1:
+        nodes = self._all_nodes()
+        if sum(node._is_input for node in nodes) > 1:
             raise AssertionError("Each DAG should only have one unique InputNode.")
         execution = Execution(args, kwargs)
+        for node in sorted(nodes, key=_when_bound):  # the calls of an actor run in the order of `bind`
+            execution.result_of(node)
         result = execution.result_of(self)
         self._last_execution = execution if _ray_cache_refs else None
         return result
@@ -187,6 +194,10 @@ def compile_with(compiler: Compiler) -> None:
     here."""
     global _compiler
     _compiler = compiler
+
+
+def _when_bound(node: DAGNode) -> int:
+    return node._bound_at
 
 
 def nodes_in(value: Any) -> list[DAGNode]:

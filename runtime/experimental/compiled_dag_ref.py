@@ -1,5 +1,5 @@
-"""Results of compiled graphs; see `runtime.dag.compiled`."""
+"""Results of compiled graphs; see `runtime.dag.results`."""
 
-from runtime.dag.compiled import CompiledDAGFuture, CompiledDAGRef
+from runtime.dag.results import CompiledDAGFuture, CompiledDAGRef
 
 __all__ = ["CompiledDAGFuture", "CompiledDAGRef"]

@@ -14,7 +14,7 @@ so. `positions` and `blocks` are pure; `memory`, `rendezvous`, `forwarding` and 
 from .address import ChannelAddress, Place
 from .errors import ChannelClosedError, ChannelError, ChannelFailedError, ChannelTimeoutError, PeerLostError
 from .reader import Reader, open_reader
-from .writer import Writer, create
+from .writer import Serialized, Writer, create, serialize
 
 __all__ = [
     "ChannelAddress",
@@ -25,7 +25,9 @@ __all__ = [
     "PeerLostError",
     "Place",
     "Reader",
+    "Serialized",
     "Writer",
     "create",
     "open_reader",
+    "serialize",
 ]

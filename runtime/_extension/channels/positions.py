@@ -35,17 +35,20 @@ class WriterPositions:
         """Whether every reader has taken everything."""
         return min(self.taken) == self.written
 
-    def write(self) -> int:
-        """Takes the next slot for a value; returns its index.
+    @property
+    def slot(self) -> int:
+        """The index of the slot for the next value, which is the writer's while there is room."""
+        return self.written % self.capacity
+
+    def wrote(self) -> None:
+        """The next value is in its slot.
 
         Raises:
-            ValueError: there is no room.
+            ValueError: there was no room.
         """
         if self.written >= self._limit:
             raise ValueError("the ring is full")
-        slot = self.written % self.capacity
         self.written += 1
-        return slot
 
     def took(self, reader: int, count: int) -> None:
         """A reader has taken `count` more values.

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runtime._wire import serialization
+from runtime._wire.serialization import Serialized as Serialized
 
 from . import rendezvous
 from .address import ChannelAddress, Place, here
@@ -103,7 +104,10 @@ class Writer:
             ChannelTimeoutError: the slowest reader stays `capacity` values behind. Nothing was written.
             ChannelError: see the class.
         """
-        serialized = serialize(value)
+        self.write(serialize(value), timeout_s)
+
+    def write(self, serialized: serialization.Serialized, timeout_s: float | None) -> None:
+        """`put` of what `serialize` gave."""
         with self._lock:
             self._check()
             if not self._positions.has_room:
@@ -160,7 +164,8 @@ class Writer:
 
     def _write(self, serialized: serialization.Serialized) -> None:
         shared = self._shared
-        shared.memory.write(self._positions.write(), serialized)
+        shared.memory.write(self._positions.slot, serialized)
+        self._positions.wrote()
         if serialized.references:
             self._references.append(serialized.references)
         for fd in shared.data_fds:

@@ -51,7 +51,7 @@ def say(what: Any) -> None:
 
 
 def echo(address: ChannelAddress, place: Place) -> None:
-    """Sends back what it reads, and says how the channel ended."""
+    """Sends back what it reads, says how the channel ended, and waits to be killed."""
     reader = open_reader(address, "peer", timeout_s=30, place=place)
     writer = create("back", ["test"], 4, writer="peer", place=place)
     say(writer.address)
@@ -62,6 +62,7 @@ def echo(address: ChannelAddress, place: Place) -> None:
         writer.close()
         reader.close()
         say(error)
+        time.sleep(600)  # a process that ends takes along what it has not sent to other nodes
 
 
 def idle(address: ChannelAddress, place: Place) -> None:
@@ -87,6 +88,7 @@ def fail_at_once(address: ChannelAddress, place: Place) -> None:
         reader.take(None)
     except ChannelError as error:
         say(error)
+        time.sleep(600)
 
 
 def write_some(values: list[Any], place: Place, closes: bool) -> None:

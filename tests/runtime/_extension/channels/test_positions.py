@@ -28,8 +28,8 @@ def test_every_reader_takes_every_value_once(
             unread = writer.written - min(writer.taken)
             assert writer.has_room == (unread < capacity)
             if writer.has_room:
-                slot = writer.write()
-                slots[slot] = writer.written - 1
+                slots[writer.slot] = writer.written
+                writer.wrote()
                 published = [count + 1 for count in published]
         elif step == "publish":
             ends[reader].publish(published[reader])
@@ -48,10 +48,10 @@ def test_every_reader_takes_every_value_once(
 def test_what_cannot_be() -> None:
     writer, reader = WriterPositions(1, 1), ReaderPositions(1)
     assert writer.is_drained
-    writer.write()
+    writer.wrote()
     assert not writer.is_drained
     with pytest.raises(ValueError, match="full"):
-        writer.write()
+        writer.wrote()
     with pytest.raises(ValueError, match="fewer"):
         writer.took(0, 2)
     with pytest.raises(ValueError, match="empty"):

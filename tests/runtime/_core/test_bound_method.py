@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime._executor.bound_method import bound_method
+from runtime._core.bound_method import bound_method
 
 
 class Base:
