@@ -51,8 +51,9 @@ def open_reader(
 class Reader:
     """An end that reads; made by `open_reader`. Calls of several threads follow each other.
 
-    Values that were written before the writer closed, or died, are delivered. Then calls raise `ChannelClosedError` or
-    `PeerLostError`. `ChannelFailedError` (an end was failed) comes as soon as a call would wait.
+    Values that have come are delivered first, whatever happens. When a call would wait, it raises `ChannelClosedError`
+    once the writer has closed, `PeerLostError` once a process that holds an end is gone, and `ChannelFailedError` once
+    an end was failed.
 
     Attributes:
         address: of the channel.
@@ -146,17 +147,14 @@ class Reader:
                     self._positions.close(*frames.COUNT.unpack(payload))
                 elif kind == frames.FAILED and self._failure is None:
                     self._failure = load_failure(payload)
-            if self._failure is not None:
-                raise self._failure
-        if source.data_fd in ready or lost:
-            # What a writer wrote before its end was counted before it.
-            try:
-                self._positions.publish(os.eventfd_read(source.data_fd))
-            except BlockingIOError:
-                pass
+        # Also if only news has come: what was written before it is counted by now.
+        try:
+            self._positions.publish(os.eventfd_read(source.data_fd))
+        except BlockingIOError:
+            pass
         if self._positions.available:
             return True
-        if lost and not self._positions.is_over:
+        if lost and self._failure is None and not self._positions.is_over:
             self._failure = PeerLostError(self.address.writer)
         self._check()
         return False

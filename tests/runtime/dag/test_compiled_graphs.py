@@ -131,10 +131,10 @@ def test_large_arrays_through_a_chain() -> None:
 
 
 def test_the_order_of_binding_is_the_order_of_calls() -> None:
-    stage, other = Stage.remote(), Stage.remote()
+    stage = Stage.remote()
     with dag.InputNode() as value:
         first, second = stage.count.bind(value), stage.count.bind(value)
-        node = other.total.bind([]) if False else dag.MultiOutputNode([second, first])
+        node = dag.MultiOutputNode([second, first])
     assert ray.get(node.execute(5)) == [(2, 5), (1, 5)]
     graph = node.experimental_compile()
     assert ray.get(graph.execute(6)) == [(4, 6), (3, 6)]
@@ -182,8 +182,6 @@ def test_more_executions_than_channels_hold_wait() -> None:
     with compiled(stage.add.bind) as graph:
         refs = [graph.execute(number) for number in range(50)]
         assert ray.get(refs[40]) == 41
-        with pytest.raises(exceptions.RayChannelTimeoutError):
-            ray.get(graph.execute(1), timeout=0)
         assert [ray.get(ref) for number, ref in enumerate(refs) if number != 40] == [
             number + 1 for number in range(50) if number != 40
         ]
