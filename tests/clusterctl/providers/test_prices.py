@@ -6,10 +6,18 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from autoscaler.provider import Auth
 from clusterctl.providers import prices
 from clusterctl.providers.prices import Prices
 from tests.polling import eventually
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine may be busy."""
+    monkeypatch.setattr(prices, "_PATIENCE_S", 60.0)
 
 
 def test_a_topic_is_asked_for_once_and_kept(tmp_path: Path) -> None:

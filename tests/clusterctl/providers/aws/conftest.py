@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.providers import cloud, retries
+from clusterctl.providers import cloud, prices, retries
 from clusterctl.providers.aws import clients, network
 from clusterctl.providers.aws import provider as module
 from tests.clusterctl.providers.aws.cluster import Cluster, Make
@@ -23,6 +23,7 @@ def service() -> Iterator[Aws]:
 @pytest.fixture
 def aws(service: Aws, monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
     monkeypatch.setattr(retries, "OPERATORS_PATIENCE_S", 2.0)
+    monkeypatch.setattr(prices, "_PATIENCE_S", 60.0)
     monkeypatch.setattr(module, "_YOUNG_S", 1.0)
     monkeypatch.setattr(clients, "_YOUNG_S", 1.0)
     monkeypatch.setattr(clients, "_YOUNG_POLL_S", 0.02)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from clusterctl.providers import retries
+from clusterctl.providers import prices, retries
 from clusterctl.providers.gcp import api as apis
 from clusterctl.providers.gcp.provider import GcpMachines
 from clusterctl.providers.protocol import Seat
@@ -19,6 +19,7 @@ from tests.testbed.gcp.server import Cloud
 def cloud(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
     monkeypatch.setattr(apis, "_PAUSE_S", 0.01)
     monkeypatch.setattr(retries, "_FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr(prices, "_PATIENCE_S", 60.0)
     monkeypatch.setattr(retries, "OPERATORS_PATIENCE_S", 0.1)
     with Cloud() as cloud:
         yield cloud
