@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -33,7 +35,7 @@ def num_returns(options: Mapping[str, Any], is_generator: bool) -> int:
 
 
 def require_generator(options: Mapping[str, Any], is_generator: bool, name: str) -> None:
-    """Streams come from generators only.
+    """Streams come from generators only. Warns of those that are collected.
 
     Raises:
         ValueError: `num_returns` asks for a stream, and `name` is no generator function.
@@ -44,6 +46,20 @@ def require_generator(options: Mapping[str, Any], is_generator: bool, name: str)
             f"num_returns={value!r} can only be used with generator functions (functions that use 'yield'), "
             f"and {name} is not a generator function."
         )
+    if value == "dynamic":
+        warnings.warn(
+            "num_returns='dynamic' is deprecated. Use num_returns='streaming' instead.",
+            DeprecationWarning,
+            stacklevel=_level_of_program(),
+        )
+
+
+def _level_of_program() -> int:
+    """The `stacklevel` of the program's line, for a warning of the calling function."""
+    level, frame = 2, sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("runtime."):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def stream_options(options: Mapping[str, Any]) -> StreamOptions | None:

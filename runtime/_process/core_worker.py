@@ -119,6 +119,9 @@ class Core:
         RaySystemError: the agent is not there or refuses.
     """
 
+    is_remote = False
+    """Whether the program is outside of the cluster."""
+
     def __init__(
         self,
         agent_path: str,

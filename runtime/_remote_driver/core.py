@@ -67,6 +67,7 @@ class RemoteCore(Requests):
     """
 
     is_driver = True
+    is_remote = True
     executor = None
     forked = False
 

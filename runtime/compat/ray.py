@@ -14,6 +14,7 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
+import logging
 import os
 import sys
 import types
@@ -100,7 +101,13 @@ def install() -> None:
     for error in vars(exceptions).values():  # tracebacks show a class with its module
         if isinstance(error, type) and error.__module__ == exceptions.__name__:
             error.__module__ = "ray.exceptions"
+    _name_logger()
     os.environ["PYTHONPATH"] = python_path(os.environ.get("PYTHONPATH", ""))  # for the Pythons that it starts
+
+
+def _name_logger() -> None:
+    """Programs set levels and handlers of the logger `ray`. It is the engine's, under both names."""
+    logging.root.manager.loggerDict["ray"] = logging.getLogger("runtime")
 
 
 def is_installed() -> bool:

@@ -18,8 +18,10 @@ from runtime.util.placement_group import (
 _MODULE_OF = {
     "ActorPool": "actor_pool",
     "as_completed": "completion",
+    "connect": "client",
     "deregister_serializer": "serialization",
     "disable_log_once_globally": "debug",
+    "disconnect": "client",
     "enable_periodic_logging": "debug",
     "get_node_instance_id": "cluster_facts",
     "get_node_ip_address": "cluster_facts",
@@ -30,7 +32,7 @@ _MODULE_OF = {
     "register_serializer": "serialization",
 }
 _SUBMODULES = frozenset(
-    "accelerators actor_group actor_pool annotations check_serialize collective dask debug iter joblib metrics "
+    "accelerators actor_group actor_pool annotations check_serialize client collective dask debug iter joblib metrics "
     "multiprocessing queue rpdb scheduling_strategies serialization spark state".split()
 )
 _ALIASES = {"pdb": "rpdb"}
@@ -40,9 +42,12 @@ __all__ = [
     "PlacementGroup",
     "accelerators",
     "as_completed",
+    "client",
     "collective",
+    "connect",
     "deregister_serializer",
     "disable_log_once_globally",
+    "disconnect",
     "enable_periodic_logging",
     "get_current_placement_group",
     "get_node_instance_id",
@@ -79,6 +84,8 @@ def __dir__() -> list[str]:
 if TYPE_CHECKING:
     from runtime.util.actor_pool import ActorPool as ActorPool
     from runtime.util.check_serialize import inspect_serializability as inspect_serializability
+    from runtime.util.client import connect as connect
+    from runtime.util.client import disconnect as disconnect
     from runtime.util.cluster_facts import get_node_instance_id as get_node_instance_id
     from runtime.util.cluster_facts import get_node_ip_address as get_node_ip_address
     from runtime.util.cluster_facts import list_named_actors as list_named_actors

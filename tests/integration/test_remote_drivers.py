@@ -312,6 +312,25 @@ def test_the_older_way_to_connect(head: RemoteHead) -> None:
     assert head.run(program, RAY_ADDRESS="") == "older 1\n"
 
 
+def test_the_oldest_way_to_connect(head: RemoteHead) -> None:
+    program = f"""
+        import runtime as ray
+        from runtime import util
+        print(util.client.ray.is_connected(), util.client.num_connected_contexts())
+        about = util.connect("{head.address}", namespace="oldest")
+        print(about["num_clients"], about["ray_version"] == ray.__version__, util.client.ray.is_connected())
+        print(ray.get_runtime_context().namespace, ray.get(ray.put(1)))
+        util.disconnect()
+        print(util.client.ray.is_connected(), ray.is_initialized())
+    """
+    assert head.run(program, RAY_ADDRESS="").splitlines() == [
+        "False 0",
+        "1 True True",
+        "oldest 1",
+        "False False",
+    ]
+
+
 def test_a_forked_child_has_no_connection_and_leaves_the_parents_alone(head: RemoteHead) -> None:
     program = """
         import os, sys

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.runtime.api.streams import Streams, count, drain
-from tests.under_test import ray
+from tests.under_test import OWN, ray
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -63,6 +63,19 @@ def test_dynamic_with_an_error(fail_at: int) -> None:
     assert ray.get(good) == list(range(fail_at))
     with pytest.raises(ValueError, match="boom"):
         ray.get(bad)
+
+
+def test_dynamic_results_are_deprecated() -> None:
+    actor = Streams.remote()
+    for use in (
+        lambda: ray.remote(num_returns="dynamic")(count._function),
+        lambda: count.options(num_returns="dynamic"),
+        lambda: actor.plain.options(num_returns="dynamic"),
+    ):
+        with pytest.warns(DeprecationWarning, match="num_returns='dynamic' is deprecated") as warned:
+            use()
+        if OWN:
+            assert warned[0].filename == __file__
 
 
 @pytest.mark.parametrize("value", ["streaming", "dynamic"])

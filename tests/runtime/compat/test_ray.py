@@ -249,10 +249,32 @@ def test_what_programs_take_from_private_modules(tmp_path: pathlib.Path) -> None
     ]
 
 
+def test_the_logger_of_the_name_is_the_engines(tmp_path: pathlib.Path) -> None:
+    out = run_with_alias(
+        """
+        import logging
+        import ray
+
+        class Prints(logging.Handler):
+            def emit(self, record):
+                print(record.getMessage())
+
+        logging.getLogger("ray").addHandler(Prints())
+        ray.init(num_cpus=1)
+        print(logging.getLogger("ray").level == logging.INFO, logging.getLogger("ray.mine").parent.name)
+        ray.shutdown()
+        ray.init(num_cpus=1, logging_level="ERROR")
+        print(logging.getLogger("ray").level == logging.ERROR)
+        """,
+        folder=tmp_path,
+    )
+    assert out.splitlines() == ["Started a local Ray instance.", "True runtime", "True"]
+
+
 def test_libraries_that_are_not_here_say_so(tmp_path: pathlib.Path) -> None:
     out = run_with_alias(
         """
-        for name in ("data", "train", "workflow", "util.sgd", "util.horovod", "util.tracing", "util.client"):
+        for name in ("data", "train", "workflow", "util.sgd", "util.horovod", "util.tracing"):
             try:
                 __import__(f"ray.{name}")
             except ImportError as error:
@@ -260,4 +282,4 @@ def test_libraries_that_are_not_here_say_so(tmp_path: pathlib.Path) -> None:
         """,
         folder=tmp_path,
     )
-    assert out.splitlines() == ["True"] * 7
+    assert out.splitlines() == ["True"] * 6
