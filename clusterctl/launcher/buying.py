@@ -83,8 +83,7 @@ class Buyer:
 
     def finish(self) -> None:
         """All that was bought has been seen to run: nothing has to be asked for again."""
-        self._record.launches = []
-        self._home.write(self._record)
+        self._remember([])
 
     # -- inside
 
@@ -108,16 +107,12 @@ class Buyer:
         )
 
     def _launch(self, request: LaunchRequest) -> LaunchResult:
-        self._note(request)
+        self._remember([*self._record.launches, Launch(request, time.time())])
         launched = machines.patiently(partial(self._provider.create, request))
         if not launched.machines:
-            self._forget(request)
+            self._remember([one for one in self._record.launches if one.request is not request])
         return launched
 
-    def _note(self, request: LaunchRequest) -> None:
-        self._record.launches = [*self._record.launches, Launch(request, time.time())]
-        self._home.write(self._record)
-
-    def _forget(self, request: LaunchRequest) -> None:
-        self._record.launches = [one for one in self._record.launches if one.request is not request]
+    def _remember(self, launches: list[Launch]) -> None:
+        self._record.launches = launches
         self._home.write(self._record)

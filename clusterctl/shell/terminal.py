@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import pty
 import select
 import signal
-import struct
 import sys
 import termios
 import tty
@@ -71,8 +69,8 @@ def window_size() -> tuple[int, int]:
     """Rows and columns of the caller's window; 24 and 80 without one."""
     if not os.isatty(sys.stdin.fileno()):
         return 24, 80
-    rows, columns, _, _ = struct.unpack("HHHH", fcntl.ioctl(sys.stdin, termios.TIOCGWINSZ, b"\0" * 8))
-    return rows, columns
+    size = os.get_terminal_size(sys.stdin.fileno())
+    return size.lines, size.columns
 
 
 def connect(terminal: Terminal) -> None:
@@ -104,7 +102,7 @@ class _Master:
         write_all(self.descriptor, data)
 
     def resize(self, rows: int, columns: int) -> None:
-        fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        termios.tcsetwinsize(self.descriptor, (rows, columns))
 
 
 def _copy(stdin: int, stdout: int, terminal: Terminal, changed: int) -> None:
