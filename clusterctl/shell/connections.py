@@ -23,7 +23,8 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Container
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -123,15 +124,13 @@ class Connections:
         self._lock = threading.Lock()
         self._entries: dict[SshTarget, _Entry] = {}
 
-    @contextlib.contextmanager
-    def session(self, target: SshTarget, deadline: float) -> Iterator[Channel]:
+    def session(self, target: SshTarget, deadline: float) -> AbstractContextManager[Channel]:
         """A new session channel, closed at the end. Connects first where it must.
 
         Args:
-            deadline: on the monotonic clock, for what happens before the body begins.
+            deadline: on the monotonic clock, for what happens before it is there.
         """
-        with contextlib.closing(self._open(target, deadline, None)) as channel:
-            yield channel
+        return contextlib.closing(self._open(target, deadline, None))
 
     def tunnel(self, target: SshTarget, host: str, port: int, deadline: float) -> Channel:
         """A channel that leads to a port that the machine reaches. The caller closes it."""
