@@ -91,6 +91,7 @@ FORBIDDEN_METHODS = {
 REGISTERS = frozenset(
     [
         "call",
+        "call_or_gather",
         "when_ready",
         "when_registered",
         "when_all_registered",

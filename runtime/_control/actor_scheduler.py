@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from runtime._control.actor_queue import ActorQueue, Line
 from runtime._control.actor_table import Actor, ActorTable, ShapeKey
@@ -34,6 +35,8 @@ class ActorScheduler:
     def __init__(
         self, context: Context, cluster: Cluster, table: ActorTable, view_changed: Signal, demand: Signal
     ) -> None:
+        self.on_dead: list[Callable[[Actor], None]] = []
+        """Called with each actor that is dead for good."""
         self._context = context
         self._cluster = cluster
         self._table = table
@@ -145,6 +148,8 @@ class ActorScheduler:
         actor.address = None
         self._table.changed(actor)
         self._demand.set()
+        for listener in self.on_dead:
+            listener(actor)
         level = logging.DEBUG if event in _ORDINARY_ENDS else logging.INFO
         log.log(level, "actor %s is dead: %s", actor.actor_id.hex(), reason)
 

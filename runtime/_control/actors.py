@@ -18,6 +18,7 @@ from runtime._wire.messages.base import Demand, ErrorKind, Message, Ok
 from runtime._wire.messages.control import (
     ActorInfo,
     Actors,
+    ActorSpec,
     GetNamedActor,
     KillActor,
     ListActors,
@@ -89,21 +90,10 @@ class ActorService:
         actor = self._table.get(spec.actor_id)
         if actor is None:
             holder = self._table.named(spec.namespace, spec.name) if spec.name else None
-            if holder is not None:
-                if not message.get_if_exists:
-                    raise CallError(
-                        ErrorKind.EXISTS,
-                        f"The name {spec.name} (namespace={spec.namespace}) is already taken by another actor. "
-                        "Please use a different name, or take that actor with get_actor() or get_if_exists.",
-                    )
+            if holder is not None and message.get_if_exists:
                 actor = holder
             else:
-                try:
-                    strategy = spec.placement.strategy
-                    for selector in (strategy.labels, strategy.preferred, *strategy.fallbacks):
-                        check_conditions(selector)
-                except ValueError as error:
-                    raise CallError(ErrorKind.INVALID, str(error)) from None
+                self.check(spec)
                 actor = Actor(spec)
                 self._table.add(actor)
                 if self._is_group_removed(spec.placement.placement_group_id):
@@ -114,6 +104,25 @@ class ActorService:
             self._table.complete(actor, spec)
             self._scheduler.arguments_ready(actor)
         return self._info_when_durable(actor)
+
+    def check(self, spec: ActorSpec) -> None:
+        """Refuses a new actor whose name is taken, or that nothing can place.
+
+        Raises:
+            CallError: EXISTS or INVALID.
+        """
+        if spec.name and self._table.named(spec.namespace, spec.name) is not None:
+            raise CallError(
+                ErrorKind.EXISTS,
+                f"The name {spec.name} (namespace={spec.namespace}) is already taken by another actor. "
+                "Please use a different name, or take that actor with get_actor() or get_if_exists.",
+            )
+        try:
+            strategy = spec.placement.strategy
+            for selector in (strategy.labels, strategy.preferred, *strategy.fallbacks):
+                check_conditions(selector)
+        except ValueError as error:
+            raise CallError(ErrorKind.INVALID, str(error)) from None
 
     async def _info_when_durable(self, actor: Actor) -> ActorInfo:
         await self._context.journal.durable()
@@ -245,12 +254,12 @@ class ActorService:
         """
         self._abandon(self._table.owned_by(driver_id), "its job finished")
 
-    def group_removed(self, pg_id: bytes) -> None:
+    def group_removed(self, pg_id: bytes, reason: str = _GROUP_REMOVED) -> None:
         """The actors of a placement group end with it."""
         for actor in self._table.in_group(pg_id):
             never_ran = not actor.node_id and actor.state in _BEFORE_ITS_START
             event = ActorEvent.UNPLACEABLE if never_ran else ActorEvent.ABANDONED
-            self.end(actor, event, _GROUP_REMOVED)
+            self.end(actor, event, reason)
 
     def demands(self) -> list[Demand]:
         """The actors that wait for a node, equal ones summed; those in placement groups left out."""

@@ -17,7 +17,7 @@ from runtime._wire.messages.control import (
     KvPut,
     KvValue,
 )
-from runtime._wire.messages.watching import KeyValue, WatchKey, digest_of
+from runtime._wire.messages.libraries import KeyValue, WatchKey, digest_of
 
 
 class KvService:

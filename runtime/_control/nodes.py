@@ -38,7 +38,7 @@ from runtime._wire.messages.control import (
     ResumeNode,
     StopNode,
 )
-from runtime._wire.messages.watching import NodeChanges, WatchNodes
+from runtime._wire.messages.libraries import NodeChanges, WatchNodes
 
 log = logging.getLogger(__name__)
 

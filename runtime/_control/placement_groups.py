@@ -83,7 +83,7 @@ class GroupService:
         """Enters the group at once, so that a watch right behind the request finds it; answers when it is on disk."""
         group = self._table.get(message.pg_id)
         if group is None:
-            self._check(message)
+            self.check(message)
             group = Group(message)
             group.made_s = self._context.now()
             self._table.add(group)
@@ -232,8 +232,17 @@ class GroupService:
         for listener in self.on_removed:
             listener(group.pg_id)
 
-    def _check(self, message: CreatePlacementGroup) -> None:
-        """Refuses what could never work."""
+    def end(self, group: Group, reason: str) -> None:
+        """Removes a group for a reason of the control store's own."""
+        if not group.is_removed:
+            self._remove(group, reason)
+
+    def check(self, message: CreatePlacementGroup) -> None:
+        """Refuses what could never work.
+
+        Raises:
+            CallError: EXISTS or INVALID.
+        """
         if message.name and self._table.named(message.namespace, message.name) is not None:
             raise CallError(
                 ErrorKind.EXISTS,

@@ -19,6 +19,7 @@ from runtime._control.definitions import DefinitionSweeper
 from runtime._control.demand_notes import DemandNotes
 from runtime._control.ended import EndedService
 from runtime._control.events import ClusterEvents
+from runtime._control.gangs import GangService
 from runtime._control.group_scheduler import GroupScheduler
 from runtime._control.group_table import GroupTable
 from runtime._control.jobs import JobService
@@ -77,6 +78,7 @@ class ControlStore:
         actors = ActorScheduler(context, cluster, actor_table, self._view_changed, demand)
         self.groups = GroupService(context, cluster, group_table, groups, actor_table, self.jobs.is_running)
         self.actors = ActorService(context, cluster, actor_table, actors, self.groups.is_removed)
+        self.gangs = GangService(context, self.groups, group_table, self.actors, actor_table, actors)
         self.kv = KvService(context)
         self.autoscaling = AutoscalingService(
             context, cluster, self.actors.demands, self.groups.pending, self.jobs.is_running
@@ -125,6 +127,7 @@ class ControlStore:
             **self.jobs.handlers(),
             **self.actors.handlers(),
             **self.groups.handlers(),
+            **self.gangs.handlers(),
             **self.kv.handlers(),
             **self.autoscaling.handlers(),
             **EndedService(events).handlers(),
@@ -135,6 +138,7 @@ class ControlStore:
         self.nodes.load()
         self.groups.load()
         self.actors.load()
+        self.gangs.load()
         self.autoscaling.load()
         self.jobs.load()  # last: those whose driver's node died end now, with their actors, groups and requests
         self.packages.look()

@@ -16,7 +16,7 @@ from runtime._core.resources import to_floats
 from runtime._transport.connection import Connection
 from runtime._wire.messages.base import ErrorKind, ErrorReply, Request
 from runtime._wire.messages.control import ActorInfo, WatchActor
-from runtime._wire.messages.watching import KeyValue, NodeChanges, WatchKey, WatchNodes, digest_of
+from runtime._wire.messages.libraries import KeyValue, NodeChanges, WatchKey, WatchNodes, digest_of
 
 from .news import ActorChanged, KeyChanged, News, NodeChanged
 

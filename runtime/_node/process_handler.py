@@ -15,6 +15,7 @@ from runtime._system.settings import system_config
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message, Ok, Request
 from runtime._wire.messages.control import FROM_WORKERS, AddJob, JobInfo, ReportEnded
+from runtime._wire.messages.libraries import FROM_LIBRARIES
 from runtime._wire.messages.node import (
     ArgumentsLost,
     Blocked,
@@ -41,7 +42,6 @@ from runtime._wire.messages.node import (
     Unblocked,
     WorkerExiting,
 )
-from runtime._wire.messages.watching import FROM_LIBRARIES
 from runtime._wire.messages.worker import Done
 
 from .actor_service import ActorService

@@ -33,6 +33,7 @@ from runtime.object_ref_generator import ObjectRefGenerator
 
 from .arguments import ArgumentPacker
 from .errors import task_error_of
+from .gathering import afterwards, call_or_gather, is_gathering
 from .links import Links
 from .objects import Objects
 from .promises import NO_REFERENCES, parent, pickled_classes, promise
@@ -89,20 +90,19 @@ class ActorSubmitter:
         Raises:
             ActorAlreadyExistsError: the name is taken.
             RaySystemError: the node agent is gone.
+            ValueError: a member of a gang has a name or is detached.
         """
         links, objects, calls = self._links, self._objects, self._calls
         links.check()
+        if is_gathering() and (spec.name or spec.detached):
+            raise ValueError("Actors of a gang have no names and are not detached: they end with the gang.")
         packed = self._packer.pack(f"{spec.class_name}.__init__", args, kwargs)
         creation = _creation(links.address, spec, setup, packed)
         box: list[Any] = []
 
         def register(creation: bytes) -> None:
-            links.agent.call(
-                RegisterActor(
-                    msgspec.structs.replace(spec, creation=creation, owner=links.address), get_if_exists
-                ),
-                answered,
-            )
+            whole = msgspec.structs.replace(spec, creation=creation, owner=links.address)
+            call_or_gather(links.agent, RegisterActor(whole, get_if_exists), answered)
 
         def ready() -> None:
             if actor.released or actor.death is not None:
@@ -130,7 +130,7 @@ class ActorSubmitter:
                 register(codec.encode(push))
             else:
                 register(b"")
-                objects.when_all_ready(missing, ready)
+                afterwards(lambda: objects.when_all_ready(missing, ready))
         if not spec.name and not spec.detached:
             return None
         links.wait(lambda: box, None)  # ends with the reply, or with the agent

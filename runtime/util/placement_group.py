@@ -13,6 +13,7 @@ from runtime import exceptions
 from runtime._core import bundles as _bundles
 from runtime._core import ids, labels, resources
 from runtime._owner import context
+from runtime._owner.gathering import call_or_gather
 from runtime._process.core_worker import Core, current
 from runtime._wire import serialization
 from runtime._wire.messages.base import ErrorKind, ErrorReply
@@ -215,7 +216,7 @@ def placement_group(
         _creator_actor(core),
     )
     if not name:
-        core.agent.call(request, lambda _reply: None)  # what became of it, `ready` and `wait` ask
+        call_or_gather(core.agent, request, lambda _reply: None)  # what became of it, `ready` and `wait` ask
         if lifetime is None:  # nobody else would end a detached one
             _untouched[request.pg_id] = group
         return group

@@ -6,9 +6,9 @@ from typing import Any, Union
 
 import msgspec
 
-from . import base, control, groups, node, watching, worker
+from . import base, control, groups, libraries, node, worker
 
-_MODULES = (base, groups, control, node, watching, worker)
+_MODULES = (base, groups, control, node, libraries, worker)
 
 
 def _resolve_annotations(module: Any) -> None:

@@ -36,6 +36,9 @@ class CreatePlacementGroup(Message, Request[PlacementGroupInfo], frozen=True, ar
     target: bytes = b""  # STRICT_PACK: the node that goes first
     domain: str = ""  # a label's key: all bundles go to nodes with the same value of it
     creator_actor: bytes = b""  # its id, if an actor made it
+    shares_fate: bool = (
+        False  # when one of its actors is dead for good, it is removed, and all end: see `CreateGang`
+    )
 
 
 class WatchPlacementGroup(Message, Request[PlacementGroupInfo], frozen=True, array_like=True, tag=162):

@@ -1,10 +1,12 @@
-"""Watches of libraries: long polls, as in `control`. Drivers and workers send these requests to their node agent, which
-forwards them unread.
+"""What libraries ask of the control store: watches, which are long polls as in `control`, and gangs. Drivers and
+workers send these requests to their node agent, which forwards them unread.
 """
 
 from __future__ import annotations
 
 from .base import Message, NodeInfo, Request
+from .control import ActorInfo, ActorSpec
+from .groups import CreatePlacementGroup, PlacementGroupInfo
 
 
 class NodeChanges(Message, frozen=True, array_like=True, tag=221):
@@ -47,5 +49,18 @@ def digest_of(value: bytes | None) -> bytes:
     return NO_VALUE if value is None else hashlib.blake2b(value, digest_size=16).digest()
 
 
-FROM_LIBRARIES: tuple[type[Message], ...] = (WatchNodes, WatchKey)
+class Gang(Message, frozen=True, array_like=True, tag=225):
+    group: PlacementGroupInfo
+    actors: list[ActorInfo]
+
+
+class CreateGang(Message, Request[Gang], frozen=True, array_like=True, tag=224):
+    """A placement group and actors in it, all entered or none. Idempotent by their ids. If the group shares their fate,
+    all actors are dead once one is dead for good; the reasons of the others name the first."""
+
+    group: CreatePlacementGroup
+    actors: list[ActorSpec]
+
+
+FROM_LIBRARIES: tuple[type[Message], ...] = (WatchNodes, WatchKey, CreateGang)
 """The requests that a node agent forwards, besides `control.FROM_WORKERS`."""

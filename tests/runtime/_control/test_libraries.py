@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from runtime._wire.messages.control import DrainNode, KvDelete, KvPut, ResumeNode
-from runtime._wire.messages.watching import NO_VALUE, NodeChanges, WatchKey, WatchNodes, digest_of
+from runtime._wire.messages.libraries import NO_VALUE, NodeChanges, WatchKey, WatchNodes, digest_of
 from tests.sim.control.cluster import Rig, rig
 from tests.sim.world import run_virtual
 
