@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -111,17 +112,20 @@ class Forwarder:
             ready = {fd for fd, _ in poll.poll()}
             if self._wake_fd in ready:
                 os.eventfd_read(self._wake_fd)
-            if self._failure is not None:
-                frames.send(sock, frames.FAILED, self._failure)
-                return
-            if data_fd in ready:
-                positions.publish(os.eventfd_read(data_fd))
+            failure = self._failure
+            if data_fd in ready or failure is not None:
+                # What was written before the channel failed was counted before it.
+                with contextlib.suppress(BlockingIOError):
+                    positions.publish(os.eventfd_read(data_fd))
             while sent < positions.published:
                 kind, view, block = memory.read(sent % channel.geometry.capacity)
                 frames.send(sock, frames.VALUE + kind, view)
                 sent += 1
                 if block is not None:
                     block.release()
+            if failure is not None:
+                frames.send(sock, frames.FAILED, failure)
+                return
             if sent == self._final and not said_closed:
                 said_closed = True
                 frames.send(sock, frames.CLOSED, frames.COUNT.pack(sent))

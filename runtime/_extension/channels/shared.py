@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from . import frames
@@ -59,7 +60,14 @@ class SharedChannel:
         news_fd: wakes the writer when the channel fails.
     """
 
-    def __init__(self, channel_id: bytes, name: str, readers: tuple[str, ...], geometry: Geometry) -> None:
+    def __init__(
+        self,
+        channel_id: bytes,
+        name: str,
+        readers: tuple[str, ...],
+        geometry: Geometry,
+        on_failure: Callable[[ChannelError], None] | None = None,
+    ) -> None:
         self.channel_id = channel_id
         self.token = os.urandom(16)
         self.name = name
@@ -71,6 +79,7 @@ class SharedChannel:
         self.taken_fds = [os.eventfd(0, flags) for _ in readers]
         self.news_fd = os.eventfd(0, flags)
         self.failure: ChannelError | None = None
+        self._on_failure = on_failure
         self.final: int | None = None
         self.closed_at = 0.0
         self._links: dict[int, Link] = {}
@@ -132,6 +141,8 @@ class SharedChannel:
         data = dump_failure(failure)
         for link in links:
             link.failed(data)
+        if self._on_failure is not None:
+            self._on_failure(failure)
 
     def close(self, final: int) -> None:
         """The writer writes no more."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from runtime._wire import serialization
@@ -31,6 +31,7 @@ def create(
     writer: str = "writer",
     slot_bytes: int = SLOT_BYTES,
     place: Place | None = None,
+    on_failure: Callable[[ChannelError], None] | None = None,
 ) -> Writer:
     """Makes a channel and its writing end, in this process. Values may be written before the readers come.
 
@@ -41,6 +42,8 @@ def create(
         writer: the name of this end.
         slot_bytes: values up to this size (pickled) are copied by readers; larger ones are read in place.
         place: where this process is; the default asks its cluster.
+        on_failure: called once when the channel fails, as it does when a reader's process ends: a program that waits
+            for something else hears of it, too. In any thread; it must not block for long.
 
     Raises:
         ValueError: a name occurs twice, or there is none.
@@ -51,7 +54,7 @@ def create(
         raise ValueError(f"a channel has readers of different names, not {names}")
     place = place or here()
     geometry = Geometry(capacity, max(64, slot_bytes + -slot_bytes % 32), len(names))
-    shared = SharedChannel(os.urandom(16), name, names, geometry)
+    shared = SharedChannel(os.urandom(16), name, names, geometry, on_failure)
     try:
         socket_name, port = rendezvous.announce(shared, place)
     except BaseException:

@@ -211,6 +211,33 @@ def test_a_failure_reaches_every_end(place: Place) -> None:
     other.close()
 
 
+def test_who_made_the_channel_is_told_of_its_failure(place: Place) -> None:
+    told: list[Exception] = []
+    with create("there", ["peer"], place=HERE, on_failure=told.append) as writer:
+        with Peer("idle", writer.address, place) as peer:
+            peer.hear()
+            assert not told
+            peer.kill()
+            assert eventually(lambda: bool(told))
+        writer.fail(ValueError("later"))
+    (error,) = told
+    assert isinstance(error, PeerLostError)
+    assert error.peer == "peer"
+
+
+def test_what_was_written_before_a_failure_is_read_first(place: Place) -> None:
+    writer, reader = _pair(place, capacity=3)
+    for value in range(3):
+        writer.put(value, WAIT_S)
+    writer.fail(ValueError("why"))
+    assert [reader.take(WAIT_S) for _ in range(3)] == [0, 1, 2]
+    for _ in range(2):
+        with pytest.raises(ChannelFailedError, match="why"):
+            reader.take(WAIT_S)
+    writer.close()
+    reader.close()
+
+
 def test_the_writer_fails(place: Place) -> None:
     class Local(Exception):
         def __reduce__(self) -> Any:
