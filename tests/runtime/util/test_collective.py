@@ -21,7 +21,7 @@ pytestmark = [
 @ray.remote(num_cpus=0)
 class Member:
     def join(self, world_size: int, rank: int, group: str) -> bool:
-        collective.init_collective_group(world_size, rank, "gloo", group)
+        collective.init_collective_group(world_size, rank, "gloo", group, gloo_timeout=120_000)
         return bool(collective.is_group_initialized(group))
 
     def leave(self, group: str) -> bool:
@@ -82,7 +82,7 @@ def both(members: list[Any], method: str, *args: Any, **kwargs: Any) -> Any:
     for index, member in enumerate(members):
         mine = [arg[index] if isinstance(arg, tuple) else arg for arg in args]
         calls.append(getattr(member, method).remote(*mine, **kwargs))
-    return ray.get(calls, timeout=30)
+    return ray.get(calls, timeout=120)
 
 
 def test_facts(members: list[Any]) -> None:
@@ -110,7 +110,7 @@ def test_one_to_all_and_all_to_one(members: list[Any]) -> None:
 
 def test_one_to_one(members: list[Any]) -> None:
     sent = members[0].run.remote("send", [5, 6], 1, "g")
-    assert ray.get(members[1].run.remote("recv", [0, 0], 0, "g"), timeout=30) == [5, 6]
+    assert ray.get(members[1].run.remote("recv", [0, 0], 0, "g"), timeout=120) == [5, 6]
     ray.get(sent)
     with pytest.raises(RuntimeError, match="self"):
         ray.get(members[0].run.remote("send", [1], 0, "g"))
@@ -155,7 +155,7 @@ def test_one_to_one_into_an_argument(members: list[Any], size: int) -> None:
         members[0].run.remote("send", [5.0] * size, 1, "g"),
         members[1].of_argument.remote("recv", ref, 0, "g"),
     ]
-    assert ray.get(calls, timeout=30)[1].tolist() == [5] * size
+    assert ray.get(calls, timeout=120)[1].tolist() == [5] * size
     assert not ray.get(ref).any()
 
 
@@ -188,7 +188,7 @@ def test_tensors_that_do_not_fit_each_other(members: list[Any]) -> None:
             members[rank].of_argument.remote(operation, np.ones(rank + 2), *args, "g") for rank in (0, 1)
         ]
         with pytest.raises(RuntimeError, match=f"All tensors of {operation} must have the same shape"):
-            ray.get(calls, timeout=30)
+            ray.get(calls, timeout=120)
         ray.wait(calls, num_returns=2)
 
 

@@ -1,0 +1,129 @@
+"""The groups of which this process is a member, and those that a driver has declared."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from runtime.experimental import internal_kv
+from runtime.runtime_context import get_runtime_context
+from runtime.util import get_node_ip_address
+
+from .group import Group
+from .links import NAMESPACE, Links, who_am_i
+from .types import Backend
+
+_lock = threading.Lock()
+_groups: dict[str, Group] = {}
+
+
+def find(group_name: str) -> Group | None:
+    """The group, if this process is a member."""
+    return _groups.get(group_name)
+
+
+def find_or_join(group_name: str) -> Group:
+    """The group; a member that was declared joins now.
+
+    Raises:
+        RuntimeError: this process is no member.
+    """
+    group = _groups.get(group_name)
+    if group is not None:
+        return group
+    with _lock:
+        group = _groups.get(group_name)
+        if group is not None:
+            return group
+        actor_id = get_runtime_context().get_actor_id()
+        declared = actor_id and internal_kv._internal_kv_get(_key(group_name), namespace=NAMESPACE)
+        if declared:
+            known = json.loads(declared)
+            rank = known["members"].get(actor_id)
+            if rank is not None:
+                return _join(group_name, known["world_size"], rank, known["timeout_s"])
+    raise RuntimeError(
+        f"The collective group '{group_name}' is not initialized in the process: call init_collective_group() here, "
+        "or create_collective_group() with this actor."
+    )
+
+
+def join(group_name: str, world_size: int, rank: int, backend: str, timeout_s: float) -> None:
+    """Makes this process a member.
+
+    Raises:
+        RuntimeError: it is one already, or the arguments do not fit.
+        ValueError: there is no such backend, or no name.
+    """
+    _check_backend(backend)
+    if not group_name:
+        raise ValueError(f"group_name '{group_name}' needs to be a string.")
+    if world_size <= 0 or not 0 <= rank < world_size:
+        raise RuntimeError(
+            f"Rank {rank} is out of range: the ranks of a group of {world_size} are 0 to {world_size - 1}."
+        )
+    with _lock:
+        if group_name in _groups:
+            raise RuntimeError("Trying to initialize a group twice.")
+        _join(group_name, world_size, rank, timeout_s)
+
+
+def declare(
+    actors: Sequence[Any],
+    world_size: int,
+    ranks: Sequence[int],
+    backend: str,
+    group_name: str,
+    timeout_s: float,
+) -> None:
+    """Makes actors members; they join with their first operation.
+
+    Raises:
+        RuntimeError: the group is declared already, or the arguments do not fit.
+        ValueError: there is no such backend.
+    """
+    _check_backend(backend)
+    if world_size <= 0:
+        raise RuntimeError(f"World size must be greater than zero. Got '{world_size}'.")
+    if len(ranks) != len(actors):
+        raise RuntimeError(
+            f"Each actor should have one rank, and there are {len(ranks)} ranks for {len(actors)} actors."
+        )
+    if set(ranks) != set(range(len(ranks))):
+        raise RuntimeError(
+            f"Ranks must be a permutation of 0 to {len(ranks) - 1}, and they are {', '.join(map(str, ranks))}."
+        )
+    members = {actor._actor_id.hex(): rank for actor, rank in zip(actors, ranks, strict=True)}
+    declared = json.dumps({"members": members, "world_size": world_size, "timeout_s": timeout_s})
+    if internal_kv._internal_kv_put(_key(group_name), declared, overwrite=False, namespace=NAMESPACE):
+        raise RuntimeError("Trying to initialize a group twice.")
+
+
+def leave(group_name: str) -> None:
+    """Leaves a group, if this process is a member, and removes its declaration."""
+    with _lock:
+        group = _groups.pop(group_name, None)
+    if group is not None:
+        group.destroy_group()
+    internal_kv._internal_kv_del(_key(group_name), namespace=NAMESPACE)
+
+
+def _join(group_name: str, world_size: int, rank: int, timeout_s: float) -> Group:
+    who = who_am_i(get_runtime_context(), get_node_ip_address())
+    links = Links(group_name, _key(group_name), world_size, rank, who, timeout_s)
+    group = _groups[group_name] = Group(group_name, links, world_size, rank)
+    return group
+
+
+def _check_backend(backend: str) -> None:
+    if Backend(backend) == Backend.NCCL:
+        raise RuntimeError(
+            "NCCL is not available: groups communicate in main memory, for numpy arrays and torch tensors. Use "
+            "backend='gloo'."
+        )
+
+
+def _key(group_name: str) -> str:
+    return f"{get_runtime_context().get_job_id()}:{group_name}"

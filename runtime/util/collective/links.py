@@ -1,0 +1,335 @@
+"""How the members of a group find each other, and how values get from one to another.
+
+Every member has a channel that all others read. Its address is a record in the control store until all have opened it;
+members wait there for each other's record. A channel for one other member is made when something is first sent to that
+member alone.
+
+A process that ends, closes its ends. Its peers' channels fail then, and say so to all who read them, so that every
+member knows at once, whomever it waits for.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from runtime._extension import channels
+from runtime._extension.events import Subscription
+from runtime._extension.news import KeyChanged
+from runtime.experimental import internal_kv
+
+from .plan import MAX_AHEAD, others
+from .types import GroupError, MemberLostError
+
+NAMESPACE = "collective groups"
+
+
+class Record(NamedTuple):
+    """What a member tells the others.
+
+    Attributes:
+        world_size: as it was told.
+        address: of the channel that all others read; None: it is alone.
+        who: actor or task, process and node, for errors.
+    """
+
+    world_size: int
+    address: channels.ChannelAddress | None
+    who: str
+
+
+class Links:
+    """One member's channels.
+
+    Args:
+        name: of the group, for errors.
+        key: of the group in the control store.
+        world_size: the number of members.
+        rank: this one.
+        who: see `Record`.
+        timeout_s: how long to wait for other members, each time.
+
+    Raises:
+        OSError: no memory, descriptors or sockets.
+        GetTimeoutError, RaySystemError: the control store cannot be reached.
+    """
+
+    def __init__(self, name: str, key: str, world_size: int, rank: int, who: str, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.is_spread = False
+        self._name = name
+        self._key = key
+        self._world_size = world_size
+        self._rank = rank
+        self._peers = others(world_size, rank)
+        self._who: dict[int, str] = {rank: who}
+        self._is_connected = False
+        self._is_closed = False
+        self._error: channels.ChannelError | None = None
+        self._lock = threading.Lock()
+        self._subscription: Subscription | None = None
+        self._readers: dict[int, channels.Reader] = {}
+        self._own_readers: dict[int, channels.Reader] = {}
+        self._own_writers: dict[int, channels.Writer] = {}
+        self._greeted: set[int] = set()
+        self._writer: channels.Writer | None = None
+        if self._peers:
+            self._writer = self._made(self._peers, on_failure=self._failed)
+        self._record = pickle.dumps(Record(world_size, self._writer.address if self._writer else None, who))
+        internal_kv._internal_kv_put(self._record_key(rank), self._record, namespace=NAMESPACE)
+
+    def _made(
+        self, readers: Sequence[int], on_failure: Callable[[channels.ChannelError], None] | None = None
+    ) -> channels.Writer:
+        return channels.create(
+            f"collective group {self._name}",
+            [_end(peer) for peer in readers],
+            MAX_AHEAD,
+            writer=_end(self._rank),
+            on_failure=on_failure,
+        )
+
+    def _record_key(self, rank: int) -> str:
+        return f"{self._key}:{rank}"
+
+    # ------------------------------------------------------------ forming the group
+
+    def connect(self) -> None:
+        """Waits for all members, the first time. May be called again after a timeout.
+
+        Raises:
+            TimeoutError: not all came.
+            GroupError: the group was destroyed, or a member that had come is gone.
+        """
+        if self._is_connected:
+            return
+        self._open_all()
+        nodes = {reader.address.node_id for reader in self._readers.values()}
+        if self._writer is not None:
+            self.is_spread = nodes != {self._writer.address.node_id}
+            if not self._greeted:
+                self._greeted.add(self._rank)
+                self.share(None)
+        for peer in self._peers:
+            # Whoever says something has opened all channels, so nobody needs this member's record after that.
+            if peer not in self._greeted:
+                self.take(peer)
+                self._greeted.add(peer)
+        self._is_connected = True
+        self._forget_record()
+
+    def _open_all(self) -> None:
+        deadline = time.monotonic() + self.timeout_s
+        missing = {self._record_key(peer): peer for peer in self._peers if peer not in self._readers}
+        if not missing:
+            return
+        for key, found in self._values(missing, deadline):
+            peer = missing[key]
+            record: Record = pickle.loads(found)
+            # What does not fit or cannot be opened was left by a former group of the name.
+            if record.world_size == self._world_size and record.address is not None:
+                try:
+                    reader = channels.open_reader(record.address, _end(self._rank), timeout_s=self.timeout_s)
+                except channels.ChannelError:
+                    continue
+                with self._lock:
+                    self._readers[peer] = reader
+                    self._who[peer] = record.who
+                del missing[key]
+            if not missing:
+                return
+        raise TimeoutError(
+            f"Ranks {sorted(missing.values())} did not join the collective group '{self._name}' within "
+            f"{self.timeout_s:g} s."
+        )
+
+    def _values(self, keys: Iterable[str], deadline: float) -> Iterator[tuple[str, bytes]]:
+        """The values of keys of the control store, and what they change to, until the deadline.
+
+        Raises:
+            GroupError: the group was destroyed, or a member that had come is gone.
+        """
+        with Subscription() as subscription:
+            with self._lock:
+                self._subscription = subscription
+            try:
+                for key in keys:
+                    subscription.watch_key(key.encode(), NAMESPACE)
+                while (left := deadline - time.monotonic()) > 0:
+                    self._check()
+                    for news in subscription.take(left):
+                        if isinstance(news, KeyChanged) and news.value is not None:
+                            yield news.key.decode(), news.value
+            finally:
+                with self._lock:
+                    self._subscription = None
+        self._check()
+
+    def _forget_record(self) -> None:
+        key = self._record_key(self._rank)
+        if internal_kv._internal_kv_get(key, namespace=NAMESPACE) == self._record:
+            internal_kv._internal_kv_del(key, namespace=NAMESPACE)
+
+    # ------------------------------------------------------------ values
+
+    def share(self, value: Any) -> None:
+        """Writes a value for all other members.
+
+        Raises:
+            TimeoutError, GroupError: see `_translated`.
+        """
+        if self._writer is not None:
+            self._put(self._writer, value)
+
+    def send(self, peer: int, value: Any) -> None:
+        """Writes a value for one member.
+
+        Raises:
+            TimeoutError, GroupError: see `_translated`.
+        """
+        writer = self._own_writers.get(peer)
+        if writer is None:
+            writer = self._made([peer])
+            with self._lock:
+                self._own_writers[peer] = writer
+            self._check()
+            internal_kv._internal_kv_put(
+                self._own_key(self._rank, peer), pickle.dumps(writer.address), namespace=NAMESPACE
+            )
+        self._put(writer, value)
+
+    def take(self, peer: int, is_sent: bool = False) -> Any:
+        """The next value that a member shared, or sent to this one. Large arrays in it lie in shared memory.
+
+        Raises:
+            TimeoutError, GroupError: see `_translated`.
+        """
+        reader = self._readers[peer]
+        if is_sent:
+            reader = self._own_readers.get(peer) or self._opened_own(peer)
+        try:
+            return reader.take(self.timeout_s)
+        except channels.ChannelError as error:
+            raise self._translated(error) from error
+
+    def silent(self) -> list[int]:
+        """The members of whom nothing has come that is not taken."""
+        return [peer for peer in self._peers if not self._readers[peer].available]
+
+    def _put(self, writer: channels.Writer, value: Any) -> None:
+        try:
+            writer.put(value, self.timeout_s)
+        except channels.ChannelError as error:
+            raise self._translated(error) from error
+
+    def _own_key(self, writer: int, reader: int) -> str:
+        """Of the address of a channel for one. With the id of the writer's other channel, so that nobody finds that of
+        a former group."""
+        channel = self._writer if writer == self._rank else self._readers[writer]
+        assert channel is not None
+        return f"{self._key}:{channel.address.channel_id.hex()}:{reader}"
+
+    def _opened_own(self, peer: int) -> channels.Reader:
+        key = self._own_key(peer, self._rank)
+        found = next((value for _, value in self._values([key], time.monotonic() + self.timeout_s)), None)
+        if found is None:
+            raise TimeoutError(f"Rank {peer} sent nothing within {self.timeout_s:g} s.")
+        try:
+            reader = channels.open_reader(pickle.loads(found), _end(self._rank), timeout_s=self.timeout_s)
+        except channels.ChannelError as error:
+            raise self._translated(error) from error
+        with self._lock:
+            self._own_readers[peer] = reader
+        internal_kv._internal_kv_del(key, namespace=NAMESPACE)
+        self._check()
+        return reader
+
+    # ------------------------------------------------------------ the end
+
+    def fail(self, cause: BaseException) -> None:
+        """Ends the group for all members; they get the cause."""
+        if self._writer is not None:
+            self._writer.fail(cause)
+
+    def close(self) -> None:
+        """Leaves the group. What was written stays for the others to take; waits in this process end. Idempotent."""
+        with self._lock:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._wake()
+            readers = [*self._readers.values(), *self._own_readers.values()]
+            writers = list(self._own_writers.values())
+        if self._writer is not None:
+            self._writer.close()
+        for writer in writers:
+            writer.close()
+        for reader in readers:
+            reader.close()
+        if not self._is_connected:
+            self._forget_record()
+
+    def _failed(self, error: channels.ChannelError) -> None:
+        """The channel to all others has failed. Waits for single members end, too. In a thread of the channels."""
+        if isinstance(error, channels.ChannelClosedError):
+            return  # a member has left: the others may go on sending to each other
+        with self._lock:
+            self._error = error
+            self._wake()
+            readers, writers = list(self._own_readers.values()), list(self._own_writers.values())
+        for writer in writers:
+            writer.fail(error)
+        for reader in readers:
+            reader.close()
+
+    def _wake(self) -> None:
+        """Ends a wait for the control store. Under the lock."""
+        if self._subscription is not None:
+            self._subscription.close()
+
+    def _check(self) -> None:
+        if self._is_closed or self._error is not None:
+            raise self._translated(self._error)
+
+    def _translated(self, error: channels.ChannelError | None) -> Exception:
+        """What the error of a channel means for the group: TimeoutError, MemberLostError or GroupError."""
+        if self._is_closed:
+            return GroupError(f"The collective group '{self._name}' was destroyed in this process.")
+        if isinstance(error, channels.ChannelClosedError) and self._error is not None:
+            error = self._error  # `_failed` has closed the channel
+        if isinstance(error, channels.ChannelTimeoutError):
+            return TimeoutError(str(error))
+        if isinstance(error, channels.PeerLostError):
+            rank = _rank(error.peer)
+            return MemberLostError(self._name, rank, self._who.get(rank, "its process ended"))
+        if isinstance(error, channels.ChannelFailedError):
+            return GroupError(f"The collective group '{self._name}' failed at {error.by}: {error.cause}")
+        return GroupError(f"A member has left the collective group '{self._name}': {error}")
+
+
+def who_am_i(context: Any, host: str) -> str:
+    """What the other members say of this process if it dies.
+
+    Args:
+        context: the runtime context.
+        host: address of the node.
+    """
+    actor_id, name = context.get_actor_id(), context.get_task_name() or ""
+    what = "a driver"
+    if actor_id:
+        what = f"the actor {name.partition('.')[0]} {actor_id}"
+    elif name:
+        what = f"the task {name}"
+    return f"{what} (pid {os.getpid()} on {host})"
+
+
+def _end(rank: int) -> str:
+    return f"rank {rank}"
+
+
+def _rank(end: str) -> int:
+    return int(end.removeprefix("rank "))
