@@ -92,25 +92,23 @@ def known(target: SshTarget) -> Known:
     pinned = load(target.known_hosts, ours)
     marks = (_REVOKED,) if pinned else ("", _REVOKED)
     found: dict[str, list[paramiko.PKey]] = {mark: [] for mark in marks}
-    for line in _lines(target.users_known_hosts):
-        mark, _, rest = line.partition(" ") if line.startswith("@") else ("", "", line)
-        names = rest.partition(" ")[0].split(",")
-        if mark not in found or not _names(names, target.host_key_alias or ours):
-            continue
+    for _, mark, line in _lines(target.users_known_hosts, target.host_key_alias or ours):
         with contextlib.suppress(InvalidHostKey, paramiko.SSHException, ValueError):
-            entry = HostKeyEntry.from_line(rest)
-            if entry is not None:
+            entry = HostKeyEntry.from_line(line)
+            if entry is not None and mark in found:
                 found[mark].append(entry.key)
     revoked = frozenset(key.get_base64() for key in found[_REVOKED])
     return Known(pinned, [key for key in found.get("", ()) if key.get_base64() not in revoked], revoked)
 
 
-def _lines(files: Sequence[str]) -> Iterator[str]:
+def _lines(files: Sequence[str], machine: str) -> Iterator[tuple[str, str, str]]:
+    """The lines that mean a machine: the file, the mark ("" for none), and what follows it."""
     for file in files:
         with contextlib.suppress(OSError), open(file, encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if line.strip() and not line.startswith("#"):
-                    yield line.strip()
+            for line in map(str.strip, lines):
+                mark, _, rest = line.partition(" ") if line.startswith("@") else ("", "", line)
+                if not line.startswith("#") and _names(rest.partition(" ")[0].split(","), machine):
+                    yield file, mark, rest
 
 
 def _names(patterns: Sequence[str], machine: str) -> bool:
@@ -137,16 +135,12 @@ def _shell_pattern(pattern: str) -> str:
 def removal(target: SshTarget) -> str:
     """Commands that remove a machine's host key from all files that have it."""
     ours = name(target.host, target.port)
-    places = [(ours, target.known_hosts)]
     theirs = target.host_key_alias or ours
-    places += [(theirs, file) for file in target.users_known_hosts if _knows(file, theirs)]
+    files = [file for file, mark, _ in _lines(target.users_known_hosts, theirs) if not mark]
+    places = [(ours, target.known_hosts), *((theirs, file) for file in dict.fromkeys(files))]
     return " && ".join(
         f"ssh-keygen -R {shlex.quote(machine)} -f {shlex.quote(file)}" for machine, file in places
     )
-
-
-def _knows(file: str, machine: str) -> bool:
-    return any(_names(line.partition(" ")[0].split(","), machine) for line in _lines([file]))
 
 
 def pin(file: str, machine: str, key: paramiko.PKey) -> None:

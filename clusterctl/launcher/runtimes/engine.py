@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,7 +21,7 @@ from clusterctl.startup.record import NO_BOOT_ENTRY, DaemonRecord
 from .. import containers, machines
 from ..cluster import Cluster
 from ..plan import Health
-from ..setup import NodeFacts
+from ..setup import BASE_PYTHON, NODE_FOLDER, NodeFacts
 from ..wait import await_workers, instance_ids, missing_workers
 from . import engine_nodes
 
@@ -36,7 +37,8 @@ class Engine:
     life_question = engine_nodes.LIFE_QUESTION
 
     def removal_of_boot_entry(self, cluster_id: str) -> str:
-        return engine_nodes.removal_of_boot_entry(cluster_id)
+        file = f"{NODE_FOLDER}/boot_entry.py"
+        return f"[ ! -f {file} ] || {BASE_PYTHON} -I {file} {shlex.quote(cluster_id)}"
 
     def health(self, answer: Answer, cluster_id: str) -> Health:
         if answer.status in (401, 403) and answer.complaint:

@@ -20,7 +20,7 @@ from clusterctl.spec.definition import ClusterSpec
 from clusterctl.startup.order import JoinOrder
 
 from .. import setup
-from ..setup import BASE_PYTHON, NODE_FOLDER, PYTHON, NodeFacts
+from ..setup import NODE_FOLDER, PYTHON, NodeFacts
 from ..shipping import Shipment
 
 START = f"{PYTHON} -m clusterctl start"
@@ -116,9 +116,3 @@ def join_command(order: JoinOrder) -> str:
         f"record=$({PYTHON} -P -m clusterctl.head.join {words} &)\n"
         'echo "${record:?the node agent did not come up; its log is in the folder of its session}"'
     )
-
-
-def removal_of_boot_entry(cluster_id: str) -> str:
-    """Command for the head's machine: nothing starts the head after a reboot any more."""
-    file = f"{NODE_FOLDER}/boot_entry.py"
-    return f"[ ! -f {file} ] || {BASE_PYTHON} -I {file} {shlex.quote(cluster_id)}"
