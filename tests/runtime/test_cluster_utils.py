@@ -49,7 +49,7 @@ def test_nodes_are_added_and_removed(cluster: Any) -> None:
     assert ray.cluster_resources()["CPU"] == 3
     rows = {row["NodeID"]: row for row in ray.nodes()}
     assert rows.keys() == {cluster.head_node.node_id, added.node_id}
-    assert added.node_id == added.unique_id
+    assert added.unique_id not in (None, cluster.head_node.unique_id)
     assert rows[added.node_id]["Resources"]["special"] == 1
     assert rows[added.node_id]["Labels"]["zone"] == "a"
     assert ray.get_runtime_context().get_node_id() == cluster.head_node.node_id

@@ -135,7 +135,7 @@ class TestErrors:
         @ray.remote(num_cpus=0, max_restarts=restarts, max_task_retries=-1)
         class Stubborn:
             async def work(self, gate: Any) -> None:
-                await gate.pass_through.remote()
+                gate.pass_through.remote()  # without a wait, in which it could be cancelled
                 while True:
                     try:
                         await asyncio.sleep(1000)
