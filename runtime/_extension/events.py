@@ -53,7 +53,7 @@ class Subscription:
     # ------------------------------------------------------------ what to watch
 
     def watch_ready(self, refs: Iterable[ObjectRef]) -> None:
-        """Tells `ObjectReady` once of each; of one that is watched already not twice."""
+        """Tells `ObjectReady` once of each; of one that is watched already not twice. Keeps the objects until then."""
         links, objects = self._links, self._core.objects
         with links.lock:
             new = [ref for ref in dict.fromkeys(refs) if ref not in self._pending]
@@ -239,6 +239,22 @@ class Subscription:
                 callback(self._collect())
             except Exception:
                 report("the callback of a subscription")
+
+
+async def ready(refs: Sequence[ObjectRef]) -> list[ObjectReady]:
+    """Waits on the running event loop until all objects are ready, and describes them in order. An error is no
+    exception here: `failed` tells.
+
+    Raises: see `Subscription.take_async`.
+    """
+    with Subscription() as subscription:
+        subscription.watch_ready(refs)
+        missing = set(refs)
+        while missing:
+            for news in await subscription.take_async():
+                assert isinstance(news, ObjectReady)
+                missing.discard(news.ref)
+    return [describe(ref) for ref in refs]
 
 
 def describe(ref: ObjectRef) -> ObjectReady:

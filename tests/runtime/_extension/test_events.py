@@ -15,7 +15,7 @@ import runtime as ray
 from runtime import cluster_utils
 from runtime._core.actors import ActorState
 from runtime._core.nodes import NodeState
-from runtime._extension.events import Subscription
+from runtime._extension.events import Subscription, ready
 from runtime._extension.news import ActorChanged, ItemReady, KeyChanged, News, NodeChanged, ObjectReady
 from runtime.experimental.internal_kv import _internal_kv_del, _internal_kv_put
 from tests.polling import eventually
@@ -192,16 +192,24 @@ def test_a_coroutine_waits_for_many() -> None:
     async def main() -> set[Any]:
         subscription = Subscription()
         subscription.watch_ready(refs)
-        ready = set()
+        told = set()
         async for news in subscription:
             assert isinstance(news, ObjectReady)
-            ready.add(news.ref)
-            if len(ready) == len(refs):
+            told.add(news.ref)
+            if len(told) == len(refs):
                 subscription.close()
-        return ready
+        return told
 
     refs = [value.remote(i) for i in range(50)]
     assert asyncio.run(main()) == set(refs)
+
+
+def test_a_coroutine_waits_for_all() -> None:
+    refs = [value.remote(10), fails.remote(), value.remote(1 << 20)]
+    told = asyncio.run(ready([*refs, refs[0]]))
+    assert [one.ref for one in told] == [*refs, refs[0]]
+    assert [one.failed for one in told] == [False, True, False, False]
+    assert asyncio.run(ready([])) == []
 
 
 def test_a_cancelled_coroutine_loses_nothing() -> None:
