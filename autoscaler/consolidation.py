@@ -176,7 +176,10 @@ class _Work:
     def _existing(self, staying: Iterable[Instance]) -> Iterable[NodeClass]:
         by_node = {one.node_id: one for one in self._snapshot.instances if one.node_id}
         stays = {one.id for one in staying if one.state is InstanceState.RUNNING}
-        for node in self._snapshot.nodes:
+        # Among equal nodes, those that work go first, and those idle longest last, so that these can be removed.
+        for node in sorted(
+            self._snapshot.nodes, key=lambda node: (node.idle_since_s > 0, -node.idle_since_s, node.node_id)
+        ):
             owner = by_node.get(node.node_id)
             if node.state != "ALIVE" or (owner is not None and owner.id not in stays):
                 continue

@@ -102,6 +102,18 @@ def test_no_node_is_drained_for_the_room_of_a_machine_that_is_only_launched() ->
     assert gone(made) == []
 
 
+def test_of_equal_idle_nodes_the_one_idle_longest_is_removed() -> None:
+    workers = [worker("dear", BIG, (ONE, 1), offer=Offer("z", price=5.0))]
+    for name, idle_s in (("a", 100.0), ("b", 300.0), ("c", 200.0)):
+        one = instance(name, SMALL, offer=Offer("z", price=1.0))
+        workers.append((one, node(name, SMALL, idle_since_s=NOW - idle_s), Load()))
+    picture = see(settings(BIG, SMALL, consolidation=Consolidation(max_used=1.0)), workers)
+    turned = replace(picture, nodes=picture.nodes[::-1], instances=picture.instances[::-1])
+    for seen in (picture, turned):
+        causes = {removal.instance_id: removal.cause for removal in plan(seen).removals}
+        assert causes == {"dear": Cause.CONSOLIDATION, "b": Cause.IDLE, "c": Cause.IDLE}
+
+
 def test_only_after_a_while() -> None:
     workers = [worker("a", BIG, (ONE, 1)), worker("b", BIG, (ONE, 4))]
     made = plan(see(settings(BIG), workers, spare={"a": NOW - 599.0}))
