@@ -33,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--stalls", type=int, metavar="SEED", help="stop processes at random: see tests/stalls.py"
     )
     parser.addoption(
+        "--graph-kills", type=int, default=6, metavar="N", help="actors of compiled graphs that are killed"
+    )
+    parser.addoption(
         "--quick", action="store_true", help="only tests without large clusters, hosts, clouds or benchmarks"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import threading
 import time
 import uuid
@@ -131,7 +132,7 @@ class CompiledDAG:
         self._row: dict[int, Any] = {}
         self._results: dict[int, dict[int, Any]] = {}
         self._unfetched: dict[int, set[int]] = {}
-        self._error: BaseException | None = None
+        self._error: ChannelError | None = None  # never raised itself: it would keep frames with values alive
         self.is_teardown = False
         self._is_open = False
 
@@ -278,7 +279,7 @@ class CompiledDAG:
         if self.is_teardown:
             raise exceptions.RayChannelError("Channel closed: the compiled graph was torn down.")
         if self._error is not None:
-            raise self._error
+            raise self._named(copy.copy(self._error))
 
     def _break(self, error: ChannelError) -> NoReturn:
         """A channel has ended, so all of them end, with the same cause."""
@@ -286,11 +287,11 @@ class CompiledDAG:
             raise exceptions.RayChannelError("Channel closed: the compiled graph was torn down.") from None
         with self._submitting:
             if self._error is None:
-                self._error = self._named(error)
+                self._error = copy.copy(error)
                 ends: list[Writer | Reader] = [self._input, *self._outputs.values()]
                 for end in ends:
                     end.fail(error)
-        raise self._error from error
+        raise self._named(copy.copy(self._error)) from error
 
     def _named(self, error: ChannelError) -> exceptions.RayError:
         if isinstance(error, PeerLostError) and error.peer in self._handles:

@@ -10,7 +10,6 @@ import socket
 from runtime._wire.handshake import GREETING_BYTES, PROOF_BYTES, Handshake, HandshakeError
 
 from . import frames
-from .errors import load_failure
 from .memory import ReaderMemory
 from .positions import ReaderPositions
 from .shared import SharedChannel
@@ -141,7 +140,7 @@ class Forwarder:
                     positions.take()
                 os.eventfd_write(self._channel.taken_fds[self._index], count)
             elif kind == frames.FAILED:
-                self._channel.fail(load_failure(payload), self._index)
+                self._channel.fail(payload, self._index)
             elif kind == frames.CLOSED:
                 self._channel.left(self._index)
                 return True

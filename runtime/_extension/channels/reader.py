@@ -66,7 +66,7 @@ class Reader:
         self._source = source
         self._positions = ReaderPositions(source.capacity)
         self._waiter = Waiter((source.data_fd, source.news_fd))
-        self._failure: ChannelError | None = None
+        self._failure: bytes | None = None  # see `SharedChannel.failure`
         self._lock = threading.RLock()
         self._pid = os.getpid()
         self._is_closed = False
@@ -124,7 +124,7 @@ class Reader:
         if self._is_closed:
             raise ChannelClosedError(f"Channel closed: {self.address.name!r} was closed at this end.")
         if self._failure is not None:
-            raise self._failure
+            raise load_failure(self._failure)
         if self._positions.is_over:
             raise ChannelClosedError(
                 f"Channel closed: {self.address.writer!r} has closed {self.address.name!r}."
@@ -146,7 +146,7 @@ class Reader:
                 if kind == frames.CLOSED:
                     self._positions.close(*frames.COUNT.unpack(payload))
                 elif kind == frames.FAILED and self._failure is None:
-                    self._failure = load_failure(payload)
+                    self._failure = payload
         # Also if only news has come: what was written before it is counted by now.
         try:
             self._positions.publish(os.eventfd_read(source.data_fd))
@@ -155,7 +155,7 @@ class Reader:
         if self._positions.available:
             return True
         if lost and self._failure is None and not self._positions.is_over:
-            self._failure = PeerLostError(self.address.writer)
+            self._failure = dump_failure(PeerLostError(self.address.writer))
         self._check()
         return False
 
@@ -178,7 +178,7 @@ class Reader:
             return
         if self._failure is None:
             self._failure = failure
-        self._source.say(frames.FAILED, dump_failure(failure))
+        self._source.say(frames.FAILED, failure)
 
     def close(self) -> None:
         """Reads no more; the writer gets `ChannelClosedError` if it goes on. Idempotent, from any thread."""

@@ -23,7 +23,6 @@ from runtime._wire.handshake import HandshakeError
 
 from . import frames
 from .address import Place
-from .errors import load_failure
 from .forwarding import Forwarder, prove
 from .shared import LocalLink, SharedChannel
 
@@ -197,7 +196,7 @@ class Listener:
                     self._end(connection)
                     return
             elif kind == frames.FAILED:
-                channel.fail(load_failure(payload), connection.index)
+                channel.fail(payload, connection.index)
             elif kind == frames.CLOSED:
                 channel.left(connection.index)
                 connection.channel = None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from . import frames
-from .errors import ChannelClosedError, ChannelError, PeerLostError, dump_failure
+from .errors import ChannelClosedError, ChannelError, PeerLostError, dump_failure, load_failure
 from .memory import Geometry, WriterMemory
 
 LINGER_S = 30.0
@@ -58,6 +58,8 @@ class SharedChannel:
         data_fds: for each reader an eventfd that counts the values written.
         taken_fds: for each reader an eventfd that counts the values taken.
         news_fd: wakes the writer when the channel fails.
+        failure: the error, as `dump_failure` wrote it: the error itself would keep the frames that it passed alive, and
+            with them values that lie in the memory.
     """
 
     def __init__(
@@ -78,7 +80,7 @@ class SharedChannel:
         self.data_fds = [os.eventfd(0, flags) for _ in readers]
         self.taken_fds = [os.eventfd(0, flags) for _ in readers]
         self.news_fd = os.eventfd(0, flags)
-        self.failure: ChannelError | None = None
+        self.failure: bytes | None = None
         self._on_failure = on_failure
         self.final: int | None = None
         self.closed_at = 0.0
@@ -108,7 +110,7 @@ class SharedChannel:
         if link is None:
             return
         if failure is not None:
-            link.failed(dump_failure(failure))
+            link.failed(failure)
         if final is not None:
             link.closed(final)
 
@@ -118,7 +120,7 @@ class SharedChannel:
             self._links.pop(index, None)
             is_over = self.final is not None or self.failure is not None
         if not is_over:
-            self.fail(PeerLostError(self.readers[index], why))
+            self.fail(dump_failure(PeerLostError(self.readers[index], why)))
 
     def left(self, index: int) -> None:
         """A reader has closed its end."""
@@ -126,11 +128,12 @@ class SharedChannel:
             self._links.pop(index, None)
             is_over = self.final is not None
         if not is_over:
-            self.fail(ChannelClosedError(f"Channel closed: {self.readers[index]!r} reads no more."))
+            error = ChannelClosedError(f"Channel closed: {self.readers[index]!r} reads no more.")
+            self.fail(dump_failure(error))
 
     # ------------------------------------------------------------ the end
 
-    def fail(self, failure: ChannelError, source: int | None = None) -> None:
+    def fail(self, failure: bytes, source: int | None = None) -> None:
         """Fails every end, unless it has failed before; `source` is the reader that said so."""
         with self._lock:
             if self.failure is not None or self._is_released:
@@ -138,11 +141,10 @@ class SharedChannel:
             self.failure = failure
             links = [link for index, link in self._links.items() if index != source]
             os.eventfd_write(self.news_fd, 1)
-        data = dump_failure(failure)
         for link in links:
-            link.failed(data)
+            link.failed(failure)
         if self._on_failure is not None:
-            self._on_failure(failure)
+            self._on_failure(load_failure(failure))
 
     def close(self, final: int) -> None:
         """The writer writes no more."""

@@ -13,7 +13,14 @@ from runtime._wire.serialization import Serialized as Serialized
 
 from . import rendezvous
 from .address import ChannelAddress, Place, here
-from .errors import ChannelClosedError, ChannelError, ChannelFailedError, ChannelTimeoutError
+from .errors import (
+    ChannelClosedError,
+    ChannelError,
+    ChannelFailedError,
+    ChannelTimeoutError,
+    dump_failure,
+    load_failure,
+)
 from .memory import Geometry
 from .positions import WriterPositions
 from .shared import SharedChannel
@@ -139,7 +146,7 @@ class Writer:
 
     def _check(self) -> None:
         if self._shared.failure is not None:
-            raise self._shared.failure
+            raise load_failure(self._shared.failure)
         if self._is_closed:
             raise ChannelClosedError(f"Channel closed: {self.address.name!r} was closed at this end.")
 
@@ -204,9 +211,9 @@ class Writer:
             self.close()
 
 
-def failure_of(by: str, cause: BaseException) -> ChannelError:
+def failure_of(by: str, cause: BaseException) -> bytes:
     """What the ends of a channel raise that fails for a cause; one of ours is its own cause."""
-    return cause if isinstance(cause, ChannelError) else ChannelFailedError(by, cause)
+    return dump_failure(cause if isinstance(cause, ChannelError) else ChannelFailedError(by, cause))
 
 
 def serialize(value: Any) -> serialization.Serialized:
