@@ -18,7 +18,6 @@ from .errors import (
     ChannelError,
     ChannelTimeoutError,
     PeerLostError,
-    dump_failure,
     load_failure,
 )
 from .memory import PACKED, PICKLE, Block, parts
@@ -66,6 +65,7 @@ class Reader:
         self._source = source
         self._positions = ReaderPositions(source.capacity)
         self._waiter = Waiter((source.data_fd, source.news_fd))
+        self._is_lost = False  # the connection to the writer's process has ended
         self._failure: bytes | None = None  # see `SharedChannel.failure`
         self._lock = threading.RLock()
         self._pid = os.getpid()
@@ -110,13 +110,12 @@ class Reader:
     def available(self) -> bool:
         """Whether `take` would return, or raise, at once."""
         with self._lock:
-            if self._positions.available or self._is_closed or self._failure is not None:
+            if self._positions.available:
                 return True
-            ready = self._waiter.wait(0.0)
-            if not ready:
-                return False
             try:
-                return self._came(ready)
+                self._check()
+                ready = self._waiter.wait(0.0)
+                return bool(ready) and self._came(ready)
             except ChannelError:
                 return True
 
@@ -129,6 +128,8 @@ class Reader:
             raise ChannelClosedError(
                 f"Channel closed: {self.address.writer!r} has closed {self.address.name!r}."
             )
+        if self._is_lost:
+            raise PeerLostError(self.address.writer)
 
     def _came(self, ready: list[int]) -> bool:
         """Takes in what has come; whether a value is there."""
@@ -139,9 +140,8 @@ class Reader:
                 f"No value came from {self.address.writer!r} over {self.address.name!r} in time."
             )
         source = self._source
-        lost = False
         if source.news_fd in ready:
-            events, lost = source.news()
+            events, self._is_lost = source.news()
             for kind, payload in events:
                 if kind == frames.CLOSED:
                     self._positions.close(*frames.COUNT.unpack(payload))
@@ -154,8 +154,6 @@ class Reader:
             pass
         if self._positions.available:
             return True
-        if lost and self._failure is None and not self._positions.is_over:
-            self._failure = dump_failure(PeerLostError(self.address.writer))
         self._check()
         return False
 
