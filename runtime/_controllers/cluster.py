@@ -160,6 +160,12 @@ class ClusterEngine:
             self._streams[key] = _Stream(result)
             self._stream_keys[result] = key
             return
+        if not isinstance(result, ObjectRef):
+            error = TypeError(
+                "A controller's task or call has one result: leave num_returns out, or make it a stream."
+            )
+            self._failed.append(Failed(key, error))
+            return
         self._results[key] = result
         self._running[result] = key, fetch
         self._subscription.watch_ready([result])

@@ -135,6 +135,17 @@ def test_errors_are_told_and_so_is_what_cannot_begin() -> None:
     assert isinstance(told["pickle"], TypeError)
 
 
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_task_has_one_result(count: int) -> None:
+    def react(event: Event) -> Sequence[Effect]:
+        if isinstance(event, Begin):
+            return [Submit("several", add, [1, 2], options={"num_returns": count})]
+        assert isinstance(event, Failed)
+        return [Stop(event.error)]
+
+    assert isinstance(run(react)[0], TypeError)
+
+
 @pytest.mark.parametrize("n", [0, 3, 7])
 def test_streams_by_credit(n: int) -> None:
     def react(event: Event) -> Sequence[Effect]:
