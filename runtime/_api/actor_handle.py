@@ -93,6 +93,7 @@ class ActorMethod:
     def _bind(self, args: Any, kwargs: Any, num_returns: int, options: Mapping[str, Any]) -> Any:
         from runtime.dag.class_node import bind_method
 
+        self._check(args, kwargs)
         return bind_method(self._handle(), self._method_name, num_returns, args, kwargs, options)
 
     def _handle(self) -> ActorHandle:

@@ -129,6 +129,11 @@ def test_live_actors() -> None:
         ray.get(add.bind(counter.fail.bind(1)).execute())
 
 
+def test_wrong_arguments_are_refused_when_they_are_bound() -> None:
+    with dag.InputNode() as value, pytest.raises(TypeError):
+        Counter.remote().echo.bind(value, 1, 2)
+
+
 def test_what_a_node_refuses() -> None:
     node = add.bind(1)
     with pytest.raises(AttributeError, match="bind\\(\\) cannot be used again"):
