@@ -20,15 +20,27 @@ from .collective import (
     reducescatter,
     send,
 )
+from .multigpu import (
+    allgather_multigpu,
+    allreduce_multigpu,
+    broadcast_multigpu,
+    recv_multigpu,
+    reduce_multigpu,
+    reducescatter_multigpu,
+    send_multigpu,
+)
 from .types import Backend, ReduceOp
 
 __all__ = [
     "Backend",
     "ReduceOp",
     "allgather",
+    "allgather_multigpu",
     "allreduce",
+    "allreduce_multigpu",
     "barrier",
     "broadcast",
+    "broadcast_multigpu",
     "create_collective_group",
     "destroy_collective_group",
     "get_collective_group_size",
@@ -40,7 +52,11 @@ __all__ = [
     "is_group_initialized",
     "nccl_available",
     "recv",
+    "recv_multigpu",
     "reduce",
+    "reduce_multigpu",
     "reducescatter",
+    "reducescatter_multigpu",
     "send",
+    "send_multigpu",
 ]

@@ -285,3 +285,21 @@ def test_a_handle_and_backends() -> None:
     assert [collective.is_backend_available(name) for name in ("gloo", "nccl", "x")] == [True, False, False]
     with pytest.raises(ValueError, match="Unrecognized backend: 'x'"):
         collective.init_collective_group(1, 0, "x", "handle")
+
+
+@pytest.mark.parametrize(
+    ("operation", "args", "text"),
+    [
+        ("allreduce_multigpu", ([],), "Multigpu calls requires NCCL and Cupy."),
+        ("reduce_multigpu", ([],), "Multigpu calls requires NCCL and Cupy."),
+        ("broadcast_multigpu", ([],), "Multigpu calls requires NCCL and Cupy."),
+        ("allgather_multigpu", ([], []), "Multigpu calls requires NCCL and Cupy."),
+        ("reducescatter_multigpu", ([], []), "Multigpu calls requires NCCL and Cupy."),
+        ("send_multigpu", (None, 0, 0), "send_multigpu call requires NCCL."),
+        ("recv_multigpu", (None, 0, 0), "recv_multigpu call requires NCCL."),
+    ],
+)
+def test_several_gpus_of_a_process_need_nccl(operation: str, args: Any, text: str) -> None:
+    with pytest.raises(RuntimeError) as caught:
+        getattr(collective, operation)(*args)
+    assert str(caught.value) == text
