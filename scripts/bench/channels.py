@@ -1,14 +1,12 @@
-"""Channels between two processes: `python scripts/bench/channels.py [--seconds N]`. One line of JSON.
+"""Channels between two processes: `python scripts/bench/channels.py [--only NAME] [--seconds N]`. One line of JSON.
 
-Measurements, each over the node's memory and over TCP on the loopback: round trips of a small value per second, the
-same with 8 on their way, and arrays of 10 MB per second one way. `eventfd_floor_per_s` is what two processes that only
-ring each other reach.
+Measurements: floor (two processes that only ring each other), memory (the channel is in the node's), tcp (on the
+loopback).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import multiprocessing
 import os
 import sys
@@ -20,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
+from figures import Figures, run
 
 from runtime._extension.channels import ChannelAddress, ChannelClosedError, Place, create, open_reader
 
@@ -53,7 +52,7 @@ def rate(seconds: float, once: Callable[[], None], count: int = 1) -> int:
     return round(done / (time.perf_counter() - start))
 
 
-def measure(place: Place, seconds: float) -> dict[str, int]:
+def measure(figures: Figures, name: str, place: Place, seconds: float) -> None:
     """The figures with the other process at `place`."""
     ours, theirs = multiprocessing.Pipe()
     with create("there", ["peer"], DEPTH, place=HERE) as writer:
@@ -74,17 +73,16 @@ def measure(place: Place, seconds: float) -> dict[str, int]:
                 for _ in range(DEPTH):
                     reader.take(TIMEOUT_S)
 
-            figures = {
-                "round_trips_per_s": rate(seconds, one),
-                "pipelined_per_s": rate(seconds, lambda: several(1), DEPTH),
-                "arrays_of_10_mb_per_s": rate(seconds, lambda: several(array), DEPTH),
-            }
+            figures.add(f"{name}: round trips", rate(seconds, one), "/s", "a small value there and back")
+            pipelined = rate(seconds, lambda: several(1), DEPTH)
+            figures.add(f"{name}: pipelined", pipelined, "/s", f"the same, with {DEPTH} on their way")
+            arrays = rate(seconds, lambda: several(array), DEPTH)
+            figures.add(f"{name}: arrays of 10 MB", arrays, "/s", "one way, read in place or received")
             writer.close()
             process.join()
-    return figures
 
 
-def floor(seconds: float) -> int:
+def floor(figures: Figures, seconds: float) -> None:
     """Round trips of two processes over eventfds and nothing else."""
     there, back = os.eventfd(0), os.eventfd(0)
     pid = os.fork()
@@ -97,27 +95,24 @@ def floor(seconds: float) -> int:
         os.eventfd_write(there, 1)
         os.eventfd_read(back)
 
-    figure = rate(seconds, one)
+    figures.add("eventfd: round trips", rate(seconds, one), "/s", "two processes that only ring each other")
     os.eventfd_write(there, 2)
     os.waitpid(pid, 0)
-    return figure
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", default="", help="measurements whose name contains this")
     parser.add_argument("--seconds", type=float, default=2.0, help="for each figure")
-    seconds = parser.parse_args().seconds
-    print(
-        json.dumps(
-            {
-                "load": round(os.getloadavg()[0], 1),
-                "eventfd_floor_per_s": floor(seconds),
-                "memory": measure(HERE, seconds),
-                "tcp": measure(ELSEWHERE, seconds),
-            }
-        )
-    )
+    options = parser.parse_args()
+    figures, seconds = Figures("channels"), options.seconds
+    measurements: dict[str, Callable[[], None]] = {
+        "floor": lambda: floor(figures, seconds),
+        "memory": lambda: measure(figures, "memory", HERE, seconds),
+        "tcp": lambda: measure(figures, "TCP", ELSEWHERE, seconds),
+    }
+    return run(figures, measurements, options.only)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -30,6 +30,11 @@ SECTIONS = {
         "Several drivers on one node, long tasks among short ones, and a driver that computes in Python while replies "
         "come: as only one thread of a Python process runs at a time, these wait for the interpreter.",
     ),
+    "channels": (
+        "Channels",
+        "What compiled graphs and collectives send their values through: two processes, in the node's memory and over "
+        "TCP on the loopback.",
+    ),
     "rest": (
         "Cost at rest",
         "What a cluster with nothing to do uses. A wake is a context switch of any thread of a process.",

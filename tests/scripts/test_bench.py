@@ -30,6 +30,7 @@ SMALL = {
     "contention drivers": ["contention.py", "--only", "drivers", "--seconds", "0.1"],
     "contention mix": ["contention.py", "--only", "mix", "--rounds", "1"],
     "contention stalls": ["contention.py", "--only", "stalls", "--calls", "3", "--seconds", "0.1"],
+    "channels": ["channels.py", "--seconds", "0.05"],
     "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
     "rest launched": [
         "rest.py", "--only", "launched", "--seconds", "0.2", "--settle", "0.1", "--workers", "1",
