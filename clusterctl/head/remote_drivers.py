@@ -42,17 +42,23 @@ def choose_port(host: str, wanted: int) -> int:
         PortInUse: `wanted` is not free.
     """
     for port in (wanted,) if wanted else (USUAL_PORT, 0):
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((host.strip("[]"), port))
-                return int(probe.getsockname()[1])
-            except OSError:
-                continue
+        if free := _free_port(host, port):
+            return free
     raise PortInUse(
         f"port {wanted} of {host} is in use by another program: choose another for --ray-client-server-port"
     )
+
+
+def _free_port(host: str, port: int) -> int:
+    """`port` if nobody has it, any if it is 0; 0: there is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host.strip("[]"), port))
+            return int(probe.getsockname()[1])
+        except OSError:
+            return 0
 
 
 class RemoteDrivers:
@@ -68,6 +74,8 @@ class RemoteDrivers:
         """Raises:
         PortInUse: the port that was asked for is not free.
         """
+        self._host = host
+        self._may_move = not wanted_port
         self.address = ""
         self.state = NONE
         self.problem = "gRPC is not installed on the head"
@@ -111,12 +119,22 @@ class RemoteDrivers:
                         daemon = await starting if not starting.done() or not starting.exception() else None
                     raise
                 except (DaemonError, OSError) as error:
+                    if self._moved():
+                        continue
                     self._failed(f"it does not start: {_last_line(error)}")
                 await sleep(pause_s)
                 pause_s = min(2 * pause_s, _RARELY_S)
         finally:
             if daemon is not None:
                 await asyncio.to_thread(daemon.stop)
+
+    def _moved(self) -> bool:
+        """Chooses another port if another program has taken ours before we listened there, and nobody asked for it."""
+        if not self._may_move or _free_port(self._host, self.port):
+            return False
+        self.port = choose_port(self._host, 0)
+        self.address = f"{self._host}:{self.port}"
+        return True
 
     def _failed(self, problem: str) -> None:
         log.error("the server for remote drivers: %s", problem)

@@ -97,3 +97,24 @@ def test_a_port_that_another_program_has_is_an_error_only_if_it_was_asked_for() 
         with pytest.raises(PortInUse):
             RemoteDrivers(HOST, taken.getsockname()[1])
         assert RemoteDrivers(HOST, 0).port != taken.getsockname()[1]
+
+
+@pytest.mark.parametrize("asked_for", [False, True])
+def test_a_port_that_is_taken_before_the_server_listens(asked_for: bool) -> None:
+    drivers = RemoteDrivers(HOST, 0)
+    if asked_for:
+        drivers = RemoteDrivers(HOST, drivers.port)
+    tried: list[int] = []
+    taken: list[socket.socket] = []
+
+    def start() -> Daemon:
+        tried.append(drivers.port)
+        if not taken:
+            taken.append(socket.create_server((HOST, drivers.port)))
+            raise DaemonError("the address is in use")
+        return daemon("raise SystemExit(3)")
+
+    kept(drivers, start, lambda: 0.0, 1)
+    taken[0].close()
+    assert len(set(tried)) == (1 if asked_for else 2)
+    assert drivers.address == f"{HOST}:{tried[-1]}"

@@ -99,6 +99,7 @@ def test_a_head_started_by_hand_says_how_remote_drivers_come_in(cli: Cli) -> Non
     ran = cli.run("start", "--head")
     assert ran.status == 0, ran.err
     address = ran.out.partition("RAY_ADDRESS=ray://")[2].partition(",")[0]
+    assert address, ran.out
     host, _, port = address.rpartition(":")
     socket.create_connection((host, int(port)), timeout=60).close()
     assert cli.run("start", "--stop").out == "1 ended\n"

@@ -94,6 +94,7 @@ class Side:
             cast(WorkerPool, self.pool),
             cast(PeerTable, self.peers),
             8,
+            lambda _demand, _why: None,
             lambda: None,
         )
 
