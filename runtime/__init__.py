@@ -44,10 +44,10 @@ _PUBLIC = {
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset(
-    "_private actor autoscaler cloudpickle cluster_utils cross_language dag exceptions experimental job_config "
+    "_private actor autoscaler cloudpickle cluster_utils cross_language dag data exceptions experimental job_config "
     "job_submission remote_function runtime_context runtime_env testing types util".split()
 )
-_LIBRARIES = frozenset("air data llm rllib serve train tune workflow widgets".split())
+_LIBRARIES = frozenset("air llm rllib serve train tune workflow widgets".split())
 
 __all__ = [*_MODULE_OF, "SCRIPT_MODE", "WORKER_MODE", "__commit__", "__version__", "exceptions", "util"]
 
@@ -64,7 +64,9 @@ def __getattr__(name: str) -> Any:
     elif name == "_raylet":
         value = importlib.import_module("runtime.compat._raylet")
     elif name in _LIBRARIES:
-        raise ImportError(f"The library {name!r} is not part of this engine: it has Ray's core API only.")
+        raise ImportError(
+            f"The library {name!r} is not part of this engine: it has Ray's core API and Ray Data."
+        )
     else:
         raise AttributeError(f"module 'runtime' has no attribute {name!r}")
     globals()[name] = value

@@ -1,0 +1,4 @@
+"""Kernels over blocks. A block is a `pyarrow.Table`, always; other formats are views made at the border (`batch`).
+
+Pure functions of tables: nothing here knows plans, tasks or the cluster.
+"""

@@ -1,0 +1,1 @@
+"""Preprocessors: statistics fitted on a data set, then applied to its batches."""
