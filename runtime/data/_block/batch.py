@@ -1,0 +1,256 @@
+"""Views of a block at the border to user code: numpy, pandas and polars batches, rows; and the way back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from runtime.data._block import objects, tensor
+
+FORMATS = ("default", "numpy", "pandas", "pyarrow", "polars")
+
+
+def to_batch(table: pa.Table, batch_format: str | None = "default") -> Any:
+    """The block as the user asked for it.
+
+    Args:
+        batch_format: "default" and "numpy": a dict of arrays; "pandas": a DataFrame; "pyarrow" and None: the table
+            itself; "polars": a DataFrame of polars. Arrays are read-only views of the block where they can be.
+
+    Raises:
+        ValueError: another format.
+    """
+    if batch_format in ("default", "numpy"):
+        return to_numpy(table)
+    if batch_format is None or batch_format == "pyarrow":
+        return table
+    if batch_format == "pandas":
+        return to_pandas(table)
+    if batch_format == "polars":
+        import polars
+
+        return polars.from_arrow(table)
+    raise ValueError(f"batch_format {batch_format!r} is none of {', '.join(FORMATS)}")
+
+
+def to_numpy(table: pa.Table) -> dict[str, npt.NDArray[Any]]:
+    """A dict of arrays, one for each column."""
+    return {
+        name: column_to_numpy(column) for name, column in zip(table.column_names, table.columns, strict=True)
+    }
+
+
+def column_to_numpy(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
+    """One array: without a copy for one chunk of numbers without nulls.
+
+    Integers with nulls become floats with NaN; booleans with nulls, strings and nested values become objects.
+    """
+    if tensor.is_tensor(column.type):
+        return tensor.to_numpy(column)
+    if objects.is_objects(column.type):
+        return objects.object_array(objects.to_list(column))
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 1:
+            column = column.chunk(0)
+        elif _is_nested(column.type):  # numpy would be asked to guess a shape
+            return objects.object_array(
+                [value for chunk in column.chunks for value in column_to_numpy(chunk)]
+            )
+        else:
+            return np.asarray(column.to_numpy())
+    if isinstance(column, pa.ExtensionArray):
+        return column_to_numpy(column.storage)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+def to_pandas(table: pa.Table) -> Any:
+    """A DataFrame. Tensors and Python objects are columns of objects."""
+    special = [
+        index
+        for index, field in enumerate(table.schema)
+        if tensor.is_tensor(field.type) or objects.is_objects(field.type)
+    ]
+    if not special:
+        return table.to_pandas()
+    import pandas as pd
+
+    plain = table.select([index for index in range(table.num_columns) if index not in special]).to_pandas()
+    columns: dict[str, Any] = {}
+    for index, name in enumerate(table.column_names):
+        if index in special:
+            values = column_to_numpy(table.column(index))
+            columns[name] = pd.Series(objects.object_array(list(values)), index=plain.index, dtype=object)
+        else:
+            columns[name] = plain[name]
+    return pd.DataFrame(columns, index=plain.index)
+
+
+def rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows as dicts of Python values; tensors are arrays."""
+    names = table.column_names
+    if not names:
+        for _ in range(table.num_rows):
+            yield {}
+        return
+    columns = [column_to_list(column) for column in table.columns]
+    for values in zip(*columns, strict=True):
+        yield dict(zip(names, values, strict=True))
+
+
+def column_to_list(column: pa.ChunkedArray) -> list[Any]:
+    """The Python values of a column."""
+    if tensor.is_tensor(column.type):
+        return [row for chunk in column.chunks for row in tensor.rows(chunk)]
+    if objects.is_objects(column.type):
+        return objects.to_list(column)
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def from_batch(batch: Any) -> pa.Table:
+    """The block of what user code returned: a table, a dict of columns, a DataFrame of pandas or polars.
+
+    Raises:
+        TypeError: it is something else, or a column is no sequence.
+        ValueError: columns have different lengths.
+    """
+    if isinstance(batch, pa.Table):
+        return batch
+    if isinstance(batch, pa.RecordBatch):
+        return pa.Table.from_batches([batch])
+    if isinstance(batch, Mapping):
+        return _from_columns(batch)
+    if _is_of(batch, "pandas", "DataFrame"):
+        return _from_pandas(batch)
+    if _is_of(batch, "polars", "DataFrame"):
+        return batch.to_arrow()
+    raise TypeError(
+        f"a batch is a dict of columns, a pyarrow.Table, or a DataFrame of pandas or polars, not "
+        f"{type(batch).__name__}; a function that makes rows belongs into map or flat_map"
+    )
+
+
+def _is_of(value: Any, module: str, name: str) -> bool:
+    """Whether the value is of a class of a library, which is not imported to find out."""
+    library = sys.modules.get(module)
+    return library is not None and isinstance(value, getattr(library, name))
+
+
+def _from_columns(batch: Mapping[str, Any]) -> pa.Table:
+    columns = {str(name): column_of(values, str(name)) for name, values in batch.items()}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name!r}: {length}" for name, length in lengths.items())
+        raise ValueError(f"columns of a batch need one length, not {told}")
+    return pa.table(columns)
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        table = pa.table({str(name): column_of(frame[name], str(name)) for name in frame.columns})
+    else:
+        for index, field in enumerate(table.schema):
+            if _is_nested(field.type):  # cells may be arrays, of which Arrow makes lists
+                table = table.set_column(index, field.name, column_of(frame.iloc[:, index], field.name))
+    return table.replace_schema_metadata(None)
+
+
+def from_rows(items: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """The block of rows. Its columns are all keys in order of appearance; a key that a row lacks is null there.
+
+    Raises:
+        TypeError: a row is no mapping.
+    """
+    made = list(items)
+    for row in made:
+        if not isinstance(row, Mapping):
+            raise TypeError(
+                f"a row is a dict of column names and values, not {type(row).__name__}: {row!r:.100}"
+            )
+    names = list(dict.fromkeys(name for row in made for name in row))
+    if not names:
+        return empty_columns(len(made))
+    first = made[0].keys()
+    if all(row.keys() == first for row in made):
+        columns = {name: [row[name] for row in made] for name in names}
+    else:
+        columns = {name: [row.get(name) for row in made] for name in names}
+    return pa.table({str(name): column_of(values, str(name)) for name, values in columns.items()})
+
+
+def empty_columns(num_rows: int) -> pa.Table:
+    """A block without columns that still has rows."""
+    return pa.table({"": pa.nulls(num_rows)}).select([])
+
+
+def column_of(values: Any, name: str = "") -> pa.Array | pa.ChunkedArray:
+    """The column of a sequence: arrays of more than one dimension become tensors, what Arrow cannot hold objects.
+
+    Raises:
+        TypeError: it is no sequence.
+    """
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__len__"):
+        raise TypeError(f"column {name!r} of a batch is a sequence, not {type(values).__name__}")
+    if _is_of(values, "pandas", "Series"):
+        if values.dtype != object:
+            return pa.Array.from_pandas(values)
+        values = [None if _is_missing(value) else value for value in values]
+    elif not isinstance(values, list | tuple | np.ndarray):
+        values = _as_array(values)
+    if isinstance(values, np.ndarray):
+        return _from_array(values, name)
+    return _from_sequence(values)
+
+
+def _is_missing(value: Any) -> bool:
+    """Whether pandas shows a null so in a column of objects."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def _as_array(values: Any) -> Any:
+    """An array of a library's tensor, which may be on a device or have gradients."""
+    if hasattr(values, "detach"):
+        return np.asarray(values.detach().cpu())
+    return np.asarray(values)
+
+
+def _from_array(values: npt.NDArray[Any], name: str) -> pa.Array:
+    if values.ndim == 0:
+        raise TypeError(f"column {name!r} of a batch is a sequence, not one value ({values.dtype})")
+    if values.dtype == object:
+        return _from_sequence(list(values))
+    if values.ndim > 1:
+        return tensor.from_numpy(values) if tensor.can_hold(values.dtype) else _from_sequence(list(values))
+    if not values.dtype.isnative:
+        values = values.astype(values.dtype.newbyteorder("="))
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return _from_sequence(list(values))
+
+
+def _from_sequence(values: Sequence[Any]) -> pa.Array:
+    if any(isinstance(value, np.ndarray) or hasattr(value, "detach") for value in values[:100]):
+        arrays = [None if value is None else _as_array(value) for value in values]
+        if all(array is None or tensor.can_hold(array.dtype) for array in arrays):
+            try:
+                return tensor.from_arrays(arrays)
+            except TypeError:  # numbers of dimensions differ
+                return objects.from_objects(values)
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return objects.from_objects(values)
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind))
