@@ -8,12 +8,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from runtime._core.actors import ActorState
-from runtime._extension import objects
+from runtime._extension import gangs, objects
 from runtime._extension.events import Subscription, describe
 from runtime._extension.news import ActorChanged, ItemReady, KeyChanged, News, NodeChanged, ObjectReady
 from runtime._extension.streams import metadata_of
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
+from runtime.util.placement_group import placement_group
+from runtime.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from .controller import (
     ActorDied,
@@ -22,6 +24,7 @@ from .controller import (
     Call,
     Cancel,
     CreateActor,
+    CreateGang,
     Done,
     Effect,
     Event,
@@ -79,6 +82,8 @@ class ClusterEngine:
                 self._call(effect)
             case CreateActor():
                 self._create(effect)
+            case CreateGang():
+                self._create_gang(effect)
             case Kill(actor):
                 handle = self._actors.get(actor)
                 if handle is not None:
@@ -146,13 +151,35 @@ class ClusterEngine:
 
     def _create(self, effect: CreateActor) -> None:
         try:
-            cls = effect.cls.options(**effect.options) if effect.options else effect.cls
-            handle = cls.remote(*self._arguments(effect.args), **self._keywords(effect.kwargs))
+            handle = self._handle_of(effect)
         except Exception as error:
             self._failed.append(ActorDied(effect.key, f"it could not be created: {error}"))
-            return
-        self._actors[effect.key] = handle
-        self._actor_keys[handle._actor_id.hex()] = effect.key
+        else:
+            self._follow(effect.key, handle)
+
+    def _create_gang(self, effect: CreateGang) -> None:
+        try:
+            with gangs.together():
+                group = placement_group([dict(bundle) for bundle in effect.bundles], effect.strategy)
+                handles = [
+                    self._handle_of(actor, scheduling_strategy=PlacementGroupSchedulingStrategy(group, index))
+                    for index, actor in enumerate(effect.actors)
+                ]
+        except Exception as error:
+            reason = f"its gang could not be created: {error}"
+            self._failed.extend(ActorDied(actor.key, reason) for actor in effect.actors)
+        else:
+            for actor, handle in zip(effect.actors, handles, strict=True):
+                self._follow(actor.key, handle)
+
+    def _handle_of(self, effect: CreateActor, **where: Any) -> Any:
+        options = {**effect.options, **where}
+        cls = effect.cls.options(**options) if options else effect.cls
+        return cls.remote(*self._arguments(effect.args), **self._keywords(effect.kwargs))
+
+    def _follow(self, key: Key, handle: Any) -> None:
+        self._actors[key] = handle
+        self._actor_keys[handle._actor_id.hex()] = key
         self._subscription.watch_actor(handle._actor_id.binary())
 
     def _track(self, key: Key, result: Any, fetch: bool) -> None:

@@ -169,6 +169,19 @@ class CreateActor:
 
 
 @dataclass(frozen=True, slots=True)
+class CreateGang:
+    """Creates actors together with their placement group, all or none: `ActorUp` and `ActorDied` follow for each. When
+    one is dead for good, the others end and the placement group is removed (`runtime._extension.gangs`).
+
+    `bundles`: the resources of the n-th actor's bundle. `strategy`: see `runtime.util.placement_group`.
+    """
+
+    actors: Sequence[CreateActor]
+    bundles: Sequence[Mapping[str, float]]
+    strategy: str = "PACK"
+
+
+@dataclass(frozen=True, slots=True)
 class Kill:
     """Ends an actor. An unknown one is dead already."""
 
@@ -241,7 +254,21 @@ class Stop:
     error: BaseException | None = None
 
 
-Effect = Submit | Call | CreateActor | Kill | Cancel | Take | Store | Forget | Sleep | Watch | Reply | Stop
+Effect = (
+    Submit
+    | Call
+    | CreateActor
+    | CreateGang
+    | Kill
+    | Cancel
+    | Take
+    | Store
+    | Forget
+    | Sleep
+    | Watch
+    | Reply
+    | Stop
+)
 
 # ---------------------------------------------------------------- the controller
 

@@ -21,6 +21,7 @@ from .controller import (
     Begin,
     Call,
     CreateActor,
+    CreateGang,
     Done,
     Effect,
     Event,
@@ -102,12 +103,21 @@ class Member:
 
 
 @dataclass(frozen=True)
+class GangSpec:
+    """The placement group of members that are created together, with a bundle of these resources for each."""
+
+    bundle: Mapping[str, float]
+    strategy: str = "PACK"
+
+
+@dataclass(frozen=True)
 class GroupSpec:
     """What the members of a group are.
 
     `options_of`: the options of the n-th actor that is created. `most_calls`: of one member at a time. `start_limit_s`:
     after so long the start of a member is `Overdue`. `failed_starts`: after so many members in a row that died before
-    they were ready, the group is given up, whatever its policy forgives: the next would fail as well.
+    they were ready, the group is given up, whatever its policy forgives: the next would fail as well. `gang`: members
+    that are created at one time are a gang, for `policies.AllOrNone`.
     """
 
     name: str
@@ -118,6 +128,7 @@ class GroupSpec:
     most_calls: int = 1
     start_limit_s: float | None = None
     failed_starts: int = 10
+    gang: GangSpec | None = None
 
 
 class Group:
@@ -191,8 +202,8 @@ class Group:
         for key in plan.drain:
             effects += self.drain(key, now)
         self.failure = plan.failure
-        for _ in range(0 if plan.failure else plan.create):
-            effects.append(self._create(now))
+        if not plan.failure:
+            effects += self._create(plan.create, now)
         return effects
 
     def call(
@@ -251,11 +262,15 @@ class Group:
 
     # ------------------------------------------------------------ inside
 
-    def _create(self, now: float) -> CreateActor:
-        spec, number = self.spec, next(self._numbers)
-        key = (spec.name, number)
-        self.members[key] = Member(spec.name, key, now)
-        return CreateActor(key, spec.cls, spec.args, spec.kwargs, spec.options_of(number))
+    def _create(self, count: int, now: float) -> list[CreateActor] | list[CreateGang]:
+        spec, actors = self.spec, []
+        for number in itertools.islice(self._numbers, count):
+            key = (spec.name, number)
+            self.members[key] = Member(spec.name, key, now)
+            actors.append(CreateActor(key, spec.cls, spec.args, spec.kwargs, spec.options_of(number)))
+        if spec.gang is None or not actors:
+            return actors
+        return [CreateGang(actors, [spec.gang.bundle] * len(actors), spec.gang.strategy)]
 
     def _ended(self, key: Key, now: float) -> list[Effect]:
         member = self._owner.pop(key, None)

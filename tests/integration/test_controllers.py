@@ -39,7 +39,7 @@ from runtime._controllers.controller import (
     Watch,
 )
 from runtime._controllers.loop import Loop
-from runtime._controllers.members import GroupSpec
+from runtime._controllers.members import GangSpec, GroupSpec
 from runtime._controllers.policies import AllOrNone, Elastic, OneByOne
 from tests.polling import eventually
 from tests.sim.controllers import example
@@ -246,9 +246,16 @@ class Mortal:
 
 
 @pytest.mark.parametrize(
-    "policy", [AllOrNone(3, -1), OneByOne(3), Elastic(0, 3, 1.0)], ids=lambda p: type(p).__name__
+    ("policy", "gang"),
+    [
+        (AllOrNone(3, -1), None),
+        (AllOrNone(3, -1), GangSpec({"CPU": 1})),
+        (OneByOne(3), None),
+        (Elastic(0, 3, 1.0), None),
+    ],
+    ids=["AllOrNone", "gang", "OneByOne", "Elastic"],
 )
-def test_every_input_gets_its_result_though_actors_die(policy: Any, tmp_path: Any) -> None:
+def test_every_input_gets_its_result_though_actors_die(policy: Any, gang: Any, tmp_path: Any) -> None:
     class Farm(example.load().Farm):  # type: ignore[misc]
         def step(self, event: Event, now: float) -> Any:
             return [
@@ -258,6 +265,6 @@ def test_every_input_gets_its_result_though_actors_die(policy: Any, tmp_path: An
                 for e in super().step(event, now)
             ]
 
-    spec = GroupSpec("mortal", ray.remote(num_cpus=1)(Mortal))
+    spec = GroupSpec("mortal", ray.remote(num_cpus=1)(Mortal), gang=gang)
     farm = Farm(spec, policy, "work", range(20), tries=20)
     assert Loop(farm, ClusterEngine()).run() == list(range(20))

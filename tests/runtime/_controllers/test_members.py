@@ -14,6 +14,7 @@ from runtime._controllers.controller import (
     Begin,
     Call,
     CreateActor,
+    CreateGang,
     Done,
     Effect,
     Event,
@@ -21,7 +22,7 @@ from runtime._controllers.controller import (
     Kill,
     TimerFired,
 )
-from runtime._controllers.members import TRANSITIONS, Group, GroupSpec, MemberEvent, MemberState
+from runtime._controllers.members import TRANSITIONS, GangSpec, Group, GroupSpec, MemberEvent, MemberState
 from runtime._controllers.policies import AllOrNone, Elastic, OneByOne, Policy, Reused
 from runtime._core.fsm import InvalidTransition, reachable_states, terminal_states
 
@@ -147,6 +148,23 @@ def test_all_or_none_starts_again_when_all_have_ended() -> None:
     made.step(ActorDied(again[0], "crash again"), 5.0)
     assert made.failure == "a member has died: crash again"
     assert made.step(ActorDied(again[1], "killed"), 6.0) == []
+
+
+def test_a_gang_is_created_by_one_effect() -> None:
+    spec = GroupSpec(
+        "g", "class", options_of=lambda number: {"num_cpus": number}, gang=GangSpec({"CPU": 2}, "SPREAD")
+    )
+    made = Group(spec, AllOrNone(2, failures=1))
+    (effect,) = made.step(Begin(), 0.0)
+    assert isinstance(effect, CreateGang)
+    assert [actor.key for actor in effect.actors] == [*made.members]
+    assert [actor.options["num_cpus"] for actor in effect.actors] == [0, 1]
+    assert (effect.bundles, effect.strategy) == ([{"CPU": 2}, {"CPU": 2}], "SPREAD")
+    first, second = made.members
+    made.step(ActorDied(first, "crash"), 2.0)
+    (again,) = made.step(ActorDied(second, "its gang has died"), 3.0)
+    assert isinstance(again, CreateGang)
+    assert not {first, second} & {actor.key for actor in again.actors}
 
 
 def test_all_or_none_counts_deaths_at_once_as_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from runtime._controllers.controller import Event
 from runtime._controllers.loop import Loop
-from runtime._controllers.members import GroupSpec, MemberState
+from runtime._controllers.members import GangSpec, GroupSpec, MemberState
 from runtime._controllers.policies import AllOrNone, Elastic, OneByOne, Policy, Reused
 from tests.sim.controllers import example
 from tests.sim.controllers.world import Chances, SimEngine
@@ -55,11 +55,13 @@ class Checked:
         return waits
 
 
-def run(seed: int, policy: Policy, most_calls: int = 1) -> tuple[Any, SimEngine]:
+def run(
+    seed: int, policy: Policy, most_calls: int = 1, gang: GangSpec | None = None
+) -> tuple[Any, SimEngine]:
     world = Events(seed)
     chances = Chances(call_fails=0.05, actor_dies=0.4, actor_restarts=0.3)
     engine = SimEngine(world, chances)
-    spec = GroupSpec("farm", "class", most_calls=most_calls)
+    spec = GroupSpec("farm", "class", most_calls=most_calls, gang=gang)
     farm = example.load().Farm(spec, policy, "work", INPUTS, tries=50)
     loop = Loop(Checked(farm, world, engine), engine)
     if seed % 2:
@@ -78,6 +80,12 @@ def test_every_input_gets_its_result_though_actors_die(name: str) -> None:
         results, engine = run(seed, POLICIES[name](), most_calls=1 + seed % 3)
         assert results == list(INPUTS)
         assert engine.closed
+
+
+def test_gangs_start_again_as_a_whole() -> None:
+    for seed in range(60):
+        results, _ = run(seed, AllOrNone(MOST, failures=-1), 1 + seed % 3, GangSpec({"CPU": 1}))
+        assert results == list(INPUTS)
 
 
 def test_a_seed_is_a_run() -> None:

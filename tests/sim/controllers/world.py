@@ -13,6 +13,7 @@ from runtime._controllers.controller import (
     Call,
     Cancel,
     CreateActor,
+    CreateGang,
     Done,
     Effect,
     Event,
@@ -49,6 +50,7 @@ class SimActor:
     restarts: int = 0
     calls: dict[Key, Call] = field(default_factory=dict)
     queued: list[Call] = field(default_factory=list)
+    gang: list[SimActor] = field(default_factory=list)
 
 
 @dataclass
@@ -114,6 +116,11 @@ class SimEngine:
         match effect:
             case CreateActor(key):
                 self._create(key)
+            case CreateGang(actors):
+                for created in actors:
+                    self._create(created.key)
+                for created in actors:
+                    self.actors[created.key].gang = [self.actors[other.key] for other in actors]
             case Kill(key):
                 actor = self.actors.get(key)
                 if actor is not None:
@@ -194,6 +201,8 @@ class SimEngine:
             self._due.append(ActorDied(actor.key, reason))
             self._lose(actor)
         del self.actors[actor.key]
+        for other in actor.gang:
+            self._after(lambda other=other: self._die(other, f"{actor.key!r} of its gang has died"))
 
     def _call(self, call: Call) -> None:
         self._begin(call.key)
