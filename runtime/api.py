@@ -143,10 +143,10 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
         timeout = None
     if refs.__class__ is ObjectRef:
         return core.reader.get((refs,), timeout)[0]
-    if isinstance(refs, ObjectRefGenerator):
-        return refs
     if hasattr(refs, "_compiled_result"):
         return refs._compiled_result(timeout)
+    if isinstance(refs, ObjectRefGenerator):
+        return refs
     if not isinstance(refs, list):
         raise ValueError(
             f"Invalid type of object refs, {type(refs)}, is given: get() takes an ObjectRef or a list of ObjectRefs."

@@ -18,8 +18,8 @@ from runtime._extension.channels import (
     ChannelClosedError,
     ChannelError,
     PeerLostError,
+    Pickled,
     Reader,
-    Serialized,
     Writer,
     create,
     open_reader,
@@ -32,7 +32,7 @@ from runtime.dag.graph_checks import check_nodes, plan_of
 from runtime.dag.input_node import DAGInputData
 from runtime.dag.loop import Failed, part_of, taken
 from runtime.dag.node import DAGNode
-from runtime.dag.results import CompiledDAGFuture, CompiledDAGRef
+from runtime.dag.results import CompiledDAGFuture, CompiledDAGRef, Execution
 
 MAX_SLOT_BYTES = 1 << 16
 """Room in a channel's slot, however large `_buffer_size_bytes` is: larger values are read in place anyway."""
@@ -122,18 +122,18 @@ class CompiledDAG:
         self._id = uuid.uuid4().hex
         self._positional = 1 + max([-1, *(part for part in plan.parts if isinstance(part, int))])
         self._keywords = [part for part in plan.parts if isinstance(part, str)]
-        self._submitting = threading.RLock()  # guards what is on its way in; never held while waiting
+        self._lock = threading.RLock()  # guards all that follows; never held while waiting
         self._reading = threading.Lock()  # held by the thread that reads results
         self._awaiting: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
         self._executions = 0
-        self._queue: deque[Serialized] = deque()
-        self._submitted = 0
-        self._read = 0
-        self._row: dict[int, Any] = {}
-        self._results: dict[int, dict[int, Any]] = {}
-        self._unfetched: dict[int, set[int]] = {}
+        self._pending: deque[Execution] = deque()  # whose results have not come
+        self._queue: deque[Pickled] = deque()  # the input of the last of them, for which there was no room
+        self._unfetched = 0  # executions with results that may still be asked for
+        self._buffered = 0  # those of them whose results have come
+        self._row: dict[int, Any] = {}  # what has come of the next results
         self._error: ChannelError | None = None  # never raised itself: it would keep frames with values alive
         self.is_teardown = False
+        self._has_ended = False  # whether it was torn down or has failed
         self._is_open = False
 
     # ------------------------------------------------------------ copies in other processes
@@ -204,58 +204,58 @@ class CompiledDAG:
         """
         if self._asyncio:
             raise ValueError("Use execute_async if enable_asyncio=True")
-        index = self._submit(args, kwargs)
+        execution = self._submit(args, kwargs)
         if not self._plan.has_list:
-            return CompiledDAGRef(self, index, 0, True)
-        return [CompiledDAGRef(self, index, position, False) for position in range(len(self._plan.outputs))]
+            return CompiledDAGRef(self, execution, 0, True)
+        return [CompiledDAGRef(self, execution, position, False) for position in range(execution.unfetched)]
 
     async def execute_async(self, *args: Any, **kwargs: Any) -> Any:
         """Like `execute`, with awaitable results; see `CompiledDAGFuture`."""
         if not self._asyncio:
             raise ValueError("Use execute if enable_asyncio=False")
-        index = self._submit(args, kwargs)
+        execution = self._submit(args, kwargs)
         if not self._plan.has_list:
-            return CompiledDAGFuture(self, index, 0, True)
+            return CompiledDAGFuture(self, execution, 0, True)
         return [
-            CompiledDAGFuture(self, index, position, False) for position in range(len(self._plan.outputs))
+            CompiledDAGFuture(self, execution, position, False) for position in range(execution.unfetched)
         ]
 
-    def _submit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+    def _submit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Execution:
         self._check_input(args, kwargs)
         value: Any
         if self._plan.parts:
             value = (args, kwargs)
         else:
             value = args[0] if len(args) == 1 and not kwargs else DAGInputData(*args, **kwargs)
-        serialized = serialize(value)
-        with self._submitting:
-            self._check_usable()
+        pickled = serialize(value)
+        with self._lock:
+            if self._has_ended:
+                self._check_usable()
             if not self._is_open:
                 self._open()
-            if self._refuses and len(self._unfetched) >= self._max_inflight:
+            if self._refuses and self._unfetched >= self._max_inflight:
                 raise exceptions.RayCgraphCapacityExceeded(
                     f"The compiled graph can't have more than {self._max_inflight} in-flight executions, and you "
-                    f"currently have {len(self._unfetched)} in-flight executions. Fetch results first, or compile "
+                    f"currently have {self._unfetched} in-flight executions. Fetch results first, or compile "
                     "with a larger `_max_inflight_executions`."
                 )
-            index = self._executions
-            self._executions += 1
-            self._unfetched[index] = set(range(len(self._plan.outputs)))
-            if self._queue or self._submitted - self._read >= self._max_inflight:
-                # The caller may change its arrays.
-                serialized.buffers = [memoryview(bytes(buffer)) for buffer in serialized.buffers]
-                self._queue.append(serialized)
+            if len(self._pending) < self._max_inflight:  # there is room: no writer of the graph ever waits
+                self._write(pickled)
             else:
-                self._write(serialized)
-        return index
+                if not isinstance(pickled, bytes):  # the caller may change its arrays
+                    pickled.buffers = [memoryview(bytes(buffer)) for buffer in pickled.buffers]
+                self._queue.append(pickled)
+            execution = Execution(self._executions, len(self._plan.outputs))
+            self._pending.append(execution)
+            self._executions += 1
+            self._unfetched += 1
+        return execution
 
-    def _write(self, serialized: Serialized) -> None:
-        """There is room: no more executions are on their way than the channels hold."""
+    def _write(self, pickled: Pickled) -> None:
         try:
-            self._input.write(serialized, self._get_timeout_s if self._get_timeout_s >= 0 else None)
+            self._input.write(pickled, self._get_timeout_s if self._get_timeout_s >= 0 else None)
         except ChannelError as error:
             self._break(error)
-        self._submitted += 1
 
     def _check_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if not self._plan.parts:
@@ -285,9 +285,10 @@ class CompiledDAG:
         """A channel has ended, so all of them end, with the same cause."""
         if self.is_teardown and isinstance(error, ChannelClosedError):
             raise exceptions.RayChannelError("Channel closed: the compiled graph was torn down.") from None
-        with self._submitting:
+        with self._lock:
             if self._error is None:
                 self._error = copy.copy(error)
+                self._has_ended = True
                 ends: list[Writer | Reader] = [self._input, *self._outputs.values()]
                 for end in ends:
                     end.fail(error)
@@ -301,29 +302,31 @@ class CompiledDAG:
 
     # ------------------------------------------------------------ results
 
-    def result(self, index: int, position: int, timeout: float | None) -> Any:
+    def result(self, execution: Execution, position: int, timeout: float | None) -> Any:
         """See `CompiledDAGRef.get`."""
-        seconds = self._get_timeout_s if timeout is None else timeout
-        deadline = None if seconds < 0 else time.monotonic() + seconds
-        if index >= self._read:
-            if not self._reading.acquire(timeout=-1 if deadline is None else max(0.0, seconds)):
-                raise exceptions.RayChannelTimeoutError("Another thread waits for an earlier result.")
-            try:
-                while index >= self._read:
-                    self._read_row(index, deadline)
-            finally:
-                self._reading.release()
-        return self._fetch(index, position)
+        if execution.values is None:
+            self._wait(execution, self._get_timeout_s if timeout is None else timeout)
+        return self._fetch(execution, position)
 
-    def _read_row(self, index: int, deadline: float | None) -> None:
-        """Reads the results of the next execution. Holds `_reading`."""
-        self._check_usable()
-        self._check_buffered(index)
+    def _wait(self, execution: Execution, seconds: float) -> None:
+        """Reads results until those of an execution have come."""
+        deadline = None if seconds < 0 else time.monotonic() + seconds
+        if not self._reading.acquire(timeout=-1 if deadline is None else seconds):
+            raise exceptions.RayChannelTimeoutError("Another thread waits for an earlier result.")
         try:
-            for producer in self._plan.output_producers:
+            while execution.values is None:
+                self._read_row(execution, deadline)
+        finally:
+            self._reading.release()
+
+    def _read_row(self, execution: Execution, deadline: float | None) -> None:
+        """Reads the results of the next execution. Holds `_reading`."""
+        if self._has_ended or self._buffered >= self._max_buffered:
+            self._check_read(execution)
+        try:
+            for producer, reader in self._outputs.items():
                 if producer not in self._row:
-                    left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                    self._row[producer] = taken(self._outputs[producer], left)
+                    self._row[producer] = taken(reader, deadline)
         except exceptions.RayChannelTimeoutError as error:
             raise exceptions.RayChannelTimeoutError(
                 "The compiled graph gave no result in time. Where it may take longer, pass a timeout or set "
@@ -333,26 +336,25 @@ class CompiledDAG:
             self._break(error)
         self._came()
 
-    async def result_async(self, index: int, position: int) -> Any:
+    async def result_async(self, execution: Execution, position: int) -> Any:
         """See `CompiledDAGFuture`."""
         running = asyncio.get_running_loop()
         if self._awaiting is None or self._awaiting[0] is not running:
             self._awaiting = running, asyncio.Lock()
-        if index >= self._read:
+        if execution.values is None:
             async with self._awaiting[1]:
-                while index >= self._read:
-                    await self._read_row_async(index)
-        return self._fetch(index, position)
+                while execution.values is None:
+                    await self._read_row_async(execution)
+        return self._fetch(execution, position)
 
-    async def _read_row_async(self, index: int) -> None:
-        self._check_usable()
-        self._check_buffered(index)
+    async def _read_row_async(self, execution: Execution) -> None:
+        self._check_read(execution)
         try:
-            for producer in self._plan.output_producers:
+            for producer, reader in self._outputs.items():
                 if producer not in self._row:
                     try:
                         # No limit: the caller has `asyncio.timeout`.
-                        self._row[producer] = await self._outputs[producer].take_async(None)
+                        self._row[producer] = await reader.take_async(None)
                     except ChannelError:
                         raise
                     except exceptions.RayError as error:
@@ -361,65 +363,70 @@ class CompiledDAG:
             self._break(error)
         self._came()
 
-    def _check_buffered(self, index: int) -> None:
-        if len(self._results) >= self._max_buffered and index > self._read:
+    def _check_read(self, execution: Execution) -> None:
+        """Raises what keeps the next results from being read for the sake of those of `execution`."""
+        self._check_usable()
+        if self._buffered >= self._max_buffered and execution is not self._pending[0]:
             raise exceptions.RayCgraphCapacityExceeded(
-                f"{len(self._results)} results of the compiled graph wait to be fetched, which is the limit "
+                f"{self._buffered} results of the compiled graph wait to be fetched, which is the limit "
                 "(`_max_buffered_results`): fetch results in the order of the executions."
             )
 
     def _came(self) -> None:
         """A row is complete: keeps what will be asked for, and lets the next execution in."""
         row, self._row = self._row, {}
-        with self._submitting:
-            wanted = self._unfetched.get(self._read, ())
-            values = {position: row[self._plan.outputs[position].producer] for position in wanted}
-            if values:
-                self._results[self._read] = values
-            self._read += 1
-            while self._queue and self._submitted - self._read < self._max_inflight:
+        with self._lock:
+            execution = self._pending.popleft()
+            values = [row[use.producer] for use in self._plan.outputs]
+            for position in execution.dropped:
+                values[position] = None
+            execution.values = values
+            if execution.unfetched:
+                self._buffered += 1
+            if self._queue:
                 self._write(self._queue.popleft())
 
-    def _fetch(self, index: int, position: int) -> Any:
-        with self._submitting:
-            value = self._results[index].pop(position)
-            self._drop(index, position)
-            if not self._results[index]:
-                del self._results[index]
+    def _fetch(self, execution: Execution, position: int) -> Any:
+        values = execution.values
+        assert values is not None
+        with self._lock:
+            value, values[position] = values[position], None
+            self._settled(execution)
         if value.__class__ is Failed:
             error = value.error
             raise error.as_instanceof_cause() if isinstance(error, exceptions.RayTaskError) else error
-        return part_of(value, self._plan.outputs[position])
+        use = self._plan.outputs[position]
+        return value if use.part is None else part_of(value, use)
 
-    def _drop(self, index: int, position: int) -> None:
-        left = self._unfetched.get(index)
-        if left is not None:
-            left.discard(position)
-            if not left:
-                del self._unfetched[index]
+    def _settled(self, execution: Execution) -> None:
+        """A result was fetched or dropped."""
+        execution.unfetched -= 1
+        if not execution.unfetched:
+            self._unfetched -= 1
+            if execution.values is not None:
+                self._buffered -= 1
 
-    def dropped(self, index: int, position: int) -> None:
+    def dropped(self, execution: Execution, position: int) -> None:
         """Called when a result can no longer be fetched."""
-        with self._submitting:
-            self._drop(index, position)
-            values = self._results.get(index)
-            if values is not None:
-                values.pop(position, None)
-                if not values:
-                    del self._results[index]
+        with self._lock:
+            if execution.values is None:
+                execution.dropped += (position,)
+            else:
+                execution.values[position] = None
+            self._settled(execution)
 
     # ------------------------------------------------------------ the end
 
     def teardown(self, kill_actors: bool = False) -> None:
-        """Ends the compiled graph: executions that have begun are finished, results that were not fetched are lost.
+        """Ends the compiled graph: executions that have begun are finished, results that have not come are lost.
         Its actors live on, unless `kill_actors` is set, and have nothing of it left. Idempotent.
 
         Waits for the actors up to `DAGContext.teardown_timeout` seconds; then they are told to stop after their call.
         """
-        with self._submitting:
+        with self._lock:
             if self.is_teardown:
                 return
-            self.is_teardown = True
+            self.is_teardown = self._has_ended = True
             self._queue.clear()
         if self._is_open:
             self._input.close()
@@ -427,7 +434,6 @@ class CompiledDAG:
                 seconds = self._teardown_timeout_s
                 self._drain(None if seconds < 0 else time.monotonic() + seconds)
             self._close()
-        self._results.clear()
         if kill_actors:
             for handle in self._handles.values():
                 handle._ray_kill(no_restart=True)
@@ -437,7 +443,7 @@ class CompiledDAG:
         for reader in self._outputs.values():
             try:
                 while True:
-                    taken(reader, None if deadline is None else max(0.0, deadline - time.monotonic()))
+                    taken(reader, deadline)
             except ChannelError:
                 pass  # it has ended, or has had its time
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import threading
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -77,28 +77,28 @@ class Loop:
             if step.puts
         }
         self._readers: dict[int, Reader] = {}
-        self._work = [(step, self._function(actor, step.call)) for step in steps]
+        self._work = [
+            (step, self._function(actor, step.call), self.writers.get(step.call.index)) for step in steps
+        ]
 
     def _function(self, actor: Any, call: Call) -> Callable[[dict[int, Any]], Any]:
         """The call, as a function of the values that are there."""
         method = bound_method(actor, call.method)
         args, kwargs = call.args, call.kwargs
         used = list(dict.fromkeys(use.producer for use in uses_in((args, dict(kwargs)))))
-        plain = all(isinstance(arg, Use) and arg.part is None for arg in args)
+        whole = [arg.producer for arg in args if isinstance(arg, Use) and arg.part is None]
+        is_plain = len(whole) == len(args) and not kwargs
 
         def run(values: dict[int, Any]) -> Any:
             for producer in used:
-                value = values[producer]
-                if value.__class__ is Failed:
-                    return value
+                if values[producer].__class__ is Failed:
+                    return values[producer]
             try:
-                if plain and not kwargs:
-                    result = method(*[values[arg.producer] for arg in args])
+                if is_plain:
+                    result = method(*map(values.__getitem__, whole))
                 else:
                     result = method(*[filled(arg, values) for arg in args], **filled(dict(kwargs), values))
-                if inspect.iscoroutine(result):
-                    result = self._awaited(result)
-                return result
+                return self._awaited(result) if isinstance(result, types.CoroutineType) else result
             except Exception as error:
                 return Failed(task_error(error, call.method, actor, self._name))
 
@@ -140,26 +140,22 @@ class Loop:
 
     def _execute(self) -> None:
         values: dict[int, Any] = {}
-        for step, function in self._work:
+        for step, function, writer in self._work:
             for producer in step.takes:
                 # No limit: the next execution comes when it comes, and whatever ends the graph ends the wait.
-                values[producer] = taken(self._readers[producer])
+                values[producer] = taken(self._readers[producer], None)
             with _turn:
                 result = function(values)
-            if step.puts:
-                self._put(step.call, result)
+            if writer is not None:
+                try:
+                    writer.put(result, None)
+                except ChannelError:
+                    raise
+                except Exception as error:  # it cannot be pickled
+                    writer.put(Failed(task_error(error, step.call.method, None, self._name)), None)
             values[step.call.index] = result
             for producer in step.drops:
                 values.pop(producer, None)
-
-    def _put(self, call: Call, result: Any) -> None:
-        writer = self.writers[call.index]
-        try:
-            writer.put(result, None)
-        except ChannelError:
-            raise
-        except Exception as error:  # it cannot be pickled
-            writer.put(Failed(task_error(error, call.method, None, self._name)), None)
 
     def _fail(self, error: BaseException) -> None:
         ends: list[Writer | Reader] = [*self.writers.values(), *self._readers.values()]
@@ -174,10 +170,11 @@ class Loop:
             reader.close()
 
 
-def taken(reader: Reader, timeout_s: float | None = None) -> Any:
-    """The next value of a channel; one that cannot be unpickled here is an error of its own."""
+def taken(reader: Reader, deadline: float | None) -> Any:
+    """The next value of a channel, at the latest at a monotonic time; one that cannot be unpickled here is an error of
+    its own."""
     try:
-        return reader.take(timeout_s)
+        return reader.take_until(deadline)
     except ChannelError:
         raise
     except exceptions.RayError as error:

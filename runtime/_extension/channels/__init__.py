@@ -14,7 +14,7 @@ so. `positions` and `blocks` are pure; `memory`, `rendezvous`, `forwarding` and 
 from .address import ChannelAddress, Place
 from .errors import ChannelClosedError, ChannelError, ChannelFailedError, ChannelTimeoutError, PeerLostError
 from .reader import Reader, open_reader
-from .writer import Serialized, Writer, create, serialize
+from .writer import Pickled, Writer, create, serialize
 
 __all__ = [
     "ChannelAddress",
@@ -23,9 +23,9 @@ __all__ = [
     "ChannelFailedError",
     "ChannelTimeoutError",
     "PeerLostError",
+    "Pickled",
     "Place",
     "Reader",
-    "Serialized",
     "Writer",
     "create",
     "open_reader",

@@ -20,8 +20,11 @@ from runtime._wire import serialization
 from .blocks import Blocks
 
 HEAD = struct.Struct("<QQQQ")  # kind, length in the slot, offset and size of a block
-PICKLE, PACKED, BLOCK = 0, 1, 2
-"""What a value is: a pickle in its slot; a pickle and buffers, in its slot; the same, in a block."""
+PICKLE, PACKED, BLOCK, PLAIN = range(4)
+"""What a value is: a pickle in its slot; a pickle and buffers, in its slot; the same, in a block; in its slot, a pickle
+of one of the types in `serialization.PLAIN`, which needs no care when it is read."""
+
+NO_BUFFERS: Sequence[Any] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class WriterMemory:
     def __init__(self, geometry: Geometry) -> None:
         self.geometry = geometry
         self.fd = os.memfd_create("clusterctl-channel", os.MFD_CLOEXEC)
+        self._stride = geometry.stride
         self._view = memoryview(b"")
         self._resize(0)
         self._blocks = Blocks(0, self._is_free, self._resize)
@@ -84,15 +88,22 @@ class WriterMemory:
         """The blocks of larger values."""
         return self._blocks
 
-    def write(self, slot: int, value: serialization.Serialized) -> None:
-        """Writes a value for every reader to take."""
-        geometry, data, buffers = self.geometry, value.data, value.buffers
-        at = slot * geometry.stride
-        if not buffers and len(data) <= geometry.slot_bytes:
+    def write(self, slot: int, value: bytes | serialization.Serialized) -> None:
+        """Writes a value for every reader to take. Bytes are the pickle of a plain value."""
+        if isinstance(value, bytes):
+            kind, data, buffers = PLAIN, value, NO_BUFFERS
+        else:
+            kind, data, buffers = PICKLE, value.data, value.buffers
+        at = slot * self._stride
+        if not buffers and len(data) <= self.geometry.slot_bytes:
             start = at + HEAD.size
             self._view[start : start + len(data)] = data
-            HEAD.pack_into(self._view, at, PICKLE, len(data), 0, 0)
-            return
+            HEAD.pack_into(self._view, at, kind, len(data), 0, 0)
+        else:
+            self._write_large(at, data, buffers)
+
+    def _write_large(self, at: int, data: bytes, buffers: Sequence[Any]) -> None:
+        geometry = self.geometry
         size, offsets = serialization.layout(data, buffers)
         if size <= geometry.slot_bytes:
             start = at + HEAD.size
@@ -123,6 +134,7 @@ class ReaderMemory:
     def __init__(self, fd: int, geometry: Geometry, index: int) -> None:
         self.fd = fd
         self._geometry = geometry
+        self._stride = geometry.stride
         self._index = index
         self._map: mmap.mmap | bytearray = mmap.mmap(fd, os.fstat(fd).st_size)
         self._view = memoryview(self._map)
@@ -130,12 +142,12 @@ class ReaderMemory:
     def read(self, slot: int) -> tuple[int, memoryview, Block | None]:
         """The kind and bytes of a value, and its block if it has one. Bytes in the slot are the reader's until it says
         that it has taken the value; those of a block until `Block.release`."""
-        geometry = self._geometry
-        at = slot * geometry.stride
+        at = slot * self._stride
         kind, length, offset, size = HEAD.unpack_from(self._view, at)
         if kind != BLOCK:
             start = at + HEAD.size
             return kind, self._view[start : start + length], None
+        geometry = self._geometry
         end = offset + geometry.flags_bytes + size
         if end > len(self._view):
             # Arrays over the old mapping keep it.
@@ -164,10 +176,3 @@ class Block:
     def release(self) -> None:
         """The writer may reuse the block. Safe in a finalizer."""
         self._view[self._at] = 0
-
-
-def parts(kind: int, block: memoryview) -> tuple[memoryview, Sequence[Any]]:
-    """The pickle and the buffers in the bytes of a value."""
-    if kind == PICKLE:
-        return block, ()
-    return serialization.read_block(block)

@@ -13,32 +13,29 @@ class WriterPositions:
     Args:
         capacity: how many values the slowest reader may be behind, at least 1.
         readers: how many readers there are, at least 1.
+
+    Attributes:
+        room: how many values may be written now.
+        slot: the index of the slot for the next value, which is the writer's while there is room.
+        written: how many values were written.
+        taken: how many values each reader has taken.
     """
 
-    __slots__ = ("_limit", "capacity", "taken", "written")
+    __slots__ = ("capacity", "room", "slot", "taken", "written")
 
     def __init__(self, capacity: int, readers: int) -> None:
         if capacity < 1 or readers < 1:
             raise ValueError(f"a ring has a slot and a reader, not {capacity} and {readers}")
         self.capacity = capacity
+        self.room = capacity
+        self.slot = 0
         self.written = 0
         self.taken = [0] * readers
-        self._limit = capacity
-
-    @property
-    def has_room(self) -> bool:
-        """Whether a value may be written now."""
-        return self.written < self._limit
 
     @property
     def is_drained(self) -> bool:
         """Whether every reader has taken everything."""
         return min(self.taken) == self.written
-
-    @property
-    def slot(self) -> int:
-        """The index of the slot for the next value, which is the writer's while there is room."""
-        return self.written % self.capacity
 
     def wrote(self) -> None:
         """The next value is in its slot.
@@ -46,9 +43,11 @@ class WriterPositions:
         Raises:
             ValueError: there was no room.
         """
-        if self.written >= self._limit:
+        if self.room < 1:
             raise ValueError("the ring is full")
+        self.room -= 1
         self.written += 1
+        self.slot = self.written % self.capacity
 
     def took(self, reader: int, count: int) -> None:
         """A reader has taken `count` more values.
@@ -59,24 +58,25 @@ class WriterPositions:
         if count < 0 or self.taken[reader] + count > self.written:
             raise ValueError(f"reader {reader} took {count} values of a ring that has fewer")
         self.taken[reader] += count
-        self._limit = min(self.taken) + self.capacity
+        self.room = min(self.taken) + self.capacity - self.written
 
 
 class ReaderPositions:
-    """One reader's side of a ring."""
+    """One reader's side of a ring.
 
-    __slots__ = ("_final", "capacity", "published", "taken")
+    Attributes:
+        available: how many values are there.
+        published, taken: how many values were written, and taken by this reader.
+    """
+
+    __slots__ = ("_final", "available", "capacity", "published", "taken")
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
+        self.available = 0
         self.published = 0
         self.taken = 0
         self._final: int | None = None
-
-    @property
-    def available(self) -> bool:
-        """Whether a value is there."""
-        return self.taken < self.published
 
     @property
     def is_over(self) -> bool:
@@ -89,9 +89,10 @@ class ReaderPositions:
         Raises:
             ValueError: the ring cannot hold that many.
         """
-        if count < 0 or self.published + count - self.taken > self.capacity:
+        if count < 0 or self.available + count > self.capacity:
             raise ValueError(f"{count} more values do not fit into the ring")
         self.published += count
+        self.available += count
 
     def take(self) -> int:
         """Takes the next value; returns the index of its slot, which is the reader's until the writer hears of it.
@@ -99,9 +100,10 @@ class ReaderPositions:
         Raises:
             ValueError: there is none.
         """
-        if self.taken >= self.published:
+        if self.available < 1:
             raise ValueError("the ring is empty")
         slot = self.taken % self.capacity
+        self.available -= 1
         self.taken += 1
         return slot
 

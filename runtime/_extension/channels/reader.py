@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 import weakref
 from collections.abc import Callable
@@ -20,11 +21,11 @@ from .errors import (
     PeerLostError,
     load_failure,
 )
-from .memory import PACKED, PICKLE, Block, parts
+from .memory import PACKED, PICKLE, PLAIN, Block
 from .positions import ReaderPositions
 from .rendezvous import holders
 from .sources import Source, open_source
-from .waiting import Waiter, deadline_of
+from .waiting import Ready, Waiter, deadline_of
 from .writer import failure_of
 
 
@@ -65,6 +66,7 @@ class Reader:
         self._source = source
         self._positions = ReaderPositions(source.capacity)
         self._waiter = Waiter((source.data_fd, source.news_fd))
+        self._has_news = False  # whether one of the following, or the end of the ring, may end a wait
         self._is_lost = False  # the connection to the writer's process has ended
         self._failure: bytes | None = None  # see `SharedChannel.failure`
         self._lock = threading.RLock()
@@ -84,10 +86,14 @@ class Reader:
             RaySystemError: it cannot be unpickled here. The next call gets the value after it.
             ChannelError: see the class.
         """
+        return self.take_until(deadline_of(timeout_s))
+
+    def take_until(self, deadline: float | None) -> Any:
+        """`take`, waiting until a monotonic time; None: without a limit."""
         with self._lock:
             if self._is_closed or not self._positions.available:
-                deadline = deadline_of(timeout_s)
-                self._check()
+                if self._has_news:
+                    self._check()
                 while not self._came(self._waiter.wait(deadline)):
                     pass
             return self._take()
@@ -131,7 +137,7 @@ class Reader:
         if self._is_lost:
             raise PeerLostError(self.address.writer)
 
-    def _came(self, ready: list[int]) -> bool:
+    def _came(self, ready: Ready) -> bool:
         """Takes in what has come; whether a value is there."""
         if self._is_closed:
             self._check()
@@ -141,6 +147,7 @@ class Reader:
             )
         source = self._source
         if source.news_fd in ready:
+            self._has_news = True
             events, self._is_lost = source.news()
             for kind, payload in events:
                 if kind == frames.CLOSED:
@@ -161,11 +168,13 @@ class Reader:
         source = self._source
         kind, view, block = source.read(self._positions.take())
         try:
-            if block is None and kind == PICKLE:
+            if kind == PLAIN:
+                return pickle.loads(view)
+            if kind == PICKLE:
                 return unpickle(view)[0]
             if block is None and kind == PACKED and not view.readonly:
                 view = serialization.aligned(bytes(view))
-            return _unpacked(kind, view, block)
+            return _unpacked(view, block)
         finally:
             source.taken()
 
@@ -176,13 +185,14 @@ class Reader:
             return
         if self._failure is None:
             self._failure = failure
+        self._has_news = True
         self._source.say(frames.FAILED, failure)
 
     def close(self) -> None:
         """Reads no more; the writer gets `ChannelClosedError` if it goes on. Idempotent, from any thread."""
         if os.getpid() != self._pid or self._is_closed:
             return
-        self._is_closed = True
+        self._is_closed = self._has_news = True
         self._waiter.wake()
         self._source.say(frames.CLOSED, frames.COUNT.pack(self._positions.taken))
         try:
@@ -195,7 +205,7 @@ class Reader:
 
     def close_descriptors(self) -> None:
         """In a forked child."""
-        self._is_closed = True
+        self._is_closed = self._has_news = True
         self._source.close_descriptors()
 
     def __enter__(self) -> Reader:
@@ -209,10 +219,10 @@ class Reader:
             self.close()
 
 
-def _unpacked(kind: int, view: memoryview, block: Block | None) -> Any:
+def _unpacked(view: memoryview, block: Block | None) -> Any:
     """A value with buffers. Its block is free when the last array over it is gone."""
     free: Callable[[], None] = block.release if block is not None else lambda: None
     if block is not None:
         weakref.finalize(view.obj, free).atexit = False
-    data, buffers = parts(kind, view.toreadonly())
+    data, buffers = serialization.read_block(view.toreadonly())
     return unpickle(data, buffers)[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import threading
@@ -67,6 +68,7 @@ class LocalSource:
 
     def __init__(self, sock: socket.socket, welcome: Welcome, fds: list[int]) -> None:
         memory_fd, self.data_fd, self._taken_fd = fds
+        self.taken = functools.partial(os.eventfd_write, self._taken_fd, 1)
         self.capacity = welcome.capacity
         self._sock = sock
         self._received = frames.FrameReader(sock)
@@ -74,9 +76,6 @@ class LocalSource:
         geometry = Geometry(welcome.capacity, welcome.slot_bytes, welcome.readers)
         self._memory = ReaderMemory(memory_fd, geometry, welcome.index)
         self.read = self._memory.read
-
-    def taken(self) -> None:
-        os.eventfd_write(self._taken_fd, 1)
 
     def news(self) -> tuple[list[tuple[int, bytes]], bool]:
         return self._received.read(), self._received.is_over

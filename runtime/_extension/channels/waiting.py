@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import select
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+
+Ready = Mapping[int, int]
+"""Descriptors that are readable, with what `poll` says of them."""
 
 
 def deadline_of(timeout_s: float | None) -> float | None:
@@ -13,10 +16,8 @@ def deadline_of(timeout_s: float | None) -> float | None:
     return None if timeout_s is None else time.monotonic() + timeout_s
 
 
-def left_ms(deadline: float | None) -> int | None:
+def left_ms(deadline: float) -> int:
     """Milliseconds until a deadline, rounded up."""
-    if deadline is None:
-        return None
     return max(0, -int(-(deadline - time.monotonic()) * 1000 // 1))
 
 
@@ -34,11 +35,11 @@ class Waiter:
             self._poll.register(fd, select.POLLIN)
         self._loops: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] = {}
 
-    def wait(self, deadline: float | None) -> list[int]:
+    def wait(self, deadline: float | None) -> Ready:
         """The readable ones; none: the deadline has passed. Blocks the thread."""
-        return [fd for fd, _ in self._poll.poll(left_ms(deadline))]
+        return dict(self._poll.poll(None if deadline is None else left_ms(deadline)))
 
-    async def wait_async(self, deadline: float | None) -> list[int]:
+    async def wait_async(self, deadline: float | None) -> Ready:
         """The same for an event loop; one waiter at a time."""
         ready = self.wait(0.0)
         if ready:

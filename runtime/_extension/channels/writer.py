@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -24,10 +25,12 @@ from .errors import (
 from .memory import Geometry
 from .positions import WriterPositions
 from .shared import SharedChannel
-from .waiting import Waiter, deadline_of
+from .waiting import Ready, Waiter, deadline_of
 
 SLOT_BYTES = 4064
 """Room in a slot by default: with the slot's head, about a page."""
+Pickled = bytes | Serialized
+"""A pickled value. Bytes are that of a type in `serialization.PLAIN`: no buffers, no references."""
 
 
 def create(
@@ -95,6 +98,8 @@ class Writer:
         self.address = address
         self._shared = shared
         self._place = place
+        self._memory = shared.memory
+        self._data_fds = shared.data_fds
         self._positions = WriterPositions(shared.geometry.capacity, len(shared.readers))
         self._waiter = Waiter((*shared.taken_fds, shared.news_fd))
         self._references: deque[list[Any]] = deque(maxlen=2 * shared.geometry.capacity)
@@ -116,28 +121,29 @@ class Writer:
         """
         self.write(serialize(value), timeout_s)
 
-    def write(self, serialized: serialization.Serialized, timeout_s: float | None) -> None:
+    def write(self, pickled: Pickled, timeout_s: float | None) -> None:
         """`put` of what `serialize` gave."""
         with self._lock:
-            self._check()
-            if not self._positions.has_room:
+            if self._is_closed or self._shared.failure is not None:
+                self._check()
+            if not self._positions.room:
                 deadline = deadline_of(timeout_s)
                 while not self._made_room(self._waiter.wait(deadline)):
                     pass
-            self._write(serialized)
+            self._write(pickled)
 
     async def put_async(self, value: Any, timeout_s: float | None) -> None:
         """`put` for an event loop; one call at a time."""
-        serialized = serialize(value)
+        pickled = serialize(value)
         self._check()
         deadline = deadline_of(timeout_s)
-        while not self._positions.has_room:
+        while not self._positions.room:
             ready = await self._waiter.wait_async(deadline)
             with self._lock:
                 self._made_room(ready)
         with self._lock:
             self._check()
-            self._write(serialized)
+            self._write(pickled)
 
     @property
     def unread(self) -> int:
@@ -150,7 +156,7 @@ class Writer:
         if self._is_closed:
             raise ChannelClosedError(f"Channel closed: {self.address.name!r} was closed at this end.")
 
-    def _made_room(self, ready: list[int]) -> bool:
+    def _made_room(self, ready: Ready) -> bool:
         """Takes in what readers have told; whether there is room."""
         self._check()
         if not ready:
@@ -161,7 +167,7 @@ class Writer:
         for index, fd in enumerate(self._shared.taken_fds):
             if fd in ready:
                 self._positions.took(index, os.eventfd_read(fd))
-        return self._positions.has_room
+        return self._positions.room > 0
 
     def _behind(self) -> str:
         positions = self._positions
@@ -172,13 +178,12 @@ class Writer:
         ]
         return f"The end {', '.join(slowest)}"
 
-    def _write(self, serialized: serialization.Serialized) -> None:
-        shared = self._shared
-        shared.memory.write(self._positions.slot, serialized)
+    def _write(self, pickled: Pickled) -> None:
+        self._memory.write(self._positions.slot, pickled)
         self._positions.wrote()
-        if serialized.references:
-            self._references.append(serialized.references)
-        for fd in shared.data_fds:
+        if not isinstance(pickled, bytes) and pickled.references:
+            self._references.append(pickled.references)
+        for fd in self._data_fds:
             os.eventfd_write(fd, 1)
 
     def fail(self, cause: BaseException) -> None:
@@ -216,12 +221,14 @@ def failure_of(by: str, cause: BaseException) -> bytes:
     return dump_failure(cause if isinstance(cause, ChannelError) else ChannelFailedError(by, cause))
 
 
-def serialize(value: Any) -> serialization.Serialized:
+def serialize(value: Any) -> Pickled:
     """Pickles a value for a channel.
 
     Raises:
         TypeError: it cannot be pickled.
     """
+    if type(value) in serialization.PLAIN:
+        return pickle.dumps(value, serialization.PROTOCOL)
     try:
         return serialization.serialize(value)
     except TypeError as error:
