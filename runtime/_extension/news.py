@@ -10,6 +10,18 @@ from runtime._core.nodes import NodeState
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
 
+__all__ = [
+    "ActorChanged",
+    "ActorState",
+    "ItemReady",
+    "KeyChanged",
+    "News",
+    "NodeChanged",
+    "NodeState",
+    "ObjectReady",
+    "Posted",
+]
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectReady:

@@ -140,7 +140,7 @@ class Forwarder:
                     positions.take()
                 os.eventfd_write(self._channel.taken_fds[self._index], count)
             elif kind == frames.FAILED:
-                self._channel.fail(payload, self._index)
+                self._channel.fail(payload)
             elif kind == frames.CLOSED:
                 self._channel.left(self._index)
                 return True

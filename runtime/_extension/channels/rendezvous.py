@@ -196,7 +196,7 @@ class Listener:
                     self._end(connection)
                     return
             elif kind == frames.FAILED:
-                channel.fail(payload, connection.index)
+                channel.fail(payload)
             elif kind == frames.CLOSED:
                 channel.left(connection.index)
                 connection.channel = None

@@ -133,13 +133,14 @@ class SharedChannel:
 
     # ------------------------------------------------------------ the end
 
-    def fail(self, failure: bytes, source: int | None = None) -> None:
-        """Fails every end, unless it has failed before; `source` is the reader that said so."""
+    def fail(self, failure: bytes) -> None:
+        """Fails every end, unless it has failed before. The reader that said so hears it, too: that ends its own wait
+        in another thread."""
         with self._lock:
             if self.failure is not None or self._is_released:
                 return
             self.failure = failure
-            links = [link for index, link in self._links.items() if index != source]
+            links = list(self._links.values())
             os.eventfd_write(self.news_fd, 1)
         for link in links:
             link.failed(failure)

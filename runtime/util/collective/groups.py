@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.experimental import internal_kv
@@ -43,7 +43,8 @@ def find_or_join(group_name: str) -> Group:
             known = json.loads(declared)
             rank = known["members"].get(actor_id)
             if rank is not None:
-                return _join(group_name, known["world_size"], rank, known["timeout_s"])
+                actors = {rank: actor for actor, rank in known["members"].items()}
+                return _join(group_name, known["world_size"], rank, known["timeout_s"], actors)
     raise RuntimeError(
         f"The collective group '{group_name}' is not initialized in the process: call init_collective_group() here, "
         "or create_collective_group() with this actor."
@@ -67,7 +68,7 @@ def join(group_name: str, world_size: int, rank: int, backend: str, timeout_s: f
     with _lock:
         if group_name in _groups:
             raise RuntimeError("Trying to initialize a group twice.")
-        _join(group_name, world_size, rank, timeout_s)
+        _join(group_name, world_size, rank, timeout_s, {})
 
 
 def declare(
@@ -110,9 +111,11 @@ def leave(group_name: str) -> None:
     internal_kv._internal_kv_del(_key(group_name), namespace=NAMESPACE)
 
 
-def _join(group_name: str, world_size: int, rank: int, timeout_s: float) -> Group:
+def _join(
+    group_name: str, world_size: int, rank: int, timeout_s: float, declared: Mapping[int, str]
+) -> Group:
     who = who_am_i(get_runtime_context(), get_node_ip_address())
-    links = Links(group_name, _key(group_name), world_size, rank, who, timeout_s)
+    links = Links(group_name, _key(group_name), world_size, rank, who, declared, timeout_s)
     group = _groups[group_name] = Group(group_name, links, world_size, rank)
     return group
 

@@ -5,7 +5,7 @@ members wait there for each other's record. A channel for one other member is ma
 member alone.
 
 A process that ends, closes its ends. Its peers' channels fail then, and say so to all who read them, so that every
-member knows at once, whomever it waits for.
+member knows at once, whomever it waits for. Until all channels are open, members watch each other's actors instead.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from runtime._extension import channels
 from runtime._extension.events import Subscription
-from runtime._extension.news import KeyChanged
+from runtime._extension.news import ActorChanged, ActorState, KeyChanged, News
 from runtime.experimental import internal_kv
 
 from .plan import MAX_AHEAD, others
@@ -34,12 +34,27 @@ class Record(NamedTuple):
     Attributes:
         world_size: as it was told.
         address: of the channel that all others read; None: it is alone.
-        who: actor or task, process and node, for errors.
+        who: its process.
     """
 
     world_size: int
     address: channels.ChannelAddress | None
-    who: str
+    who: Who
+
+
+class Who(NamedTuple):
+    """A member's process.
+
+    Attributes:
+        actor_id: in hex; "" if it is no actor's.
+        text: actor or task, process and node, for errors.
+    """
+
+    actor_id: str
+    text: str
+
+
+_UNKNOWN = Who("", "")
 
 
 class Links:
@@ -50,7 +65,8 @@ class Links:
         key: of the group in the control store.
         world_size: the number of members.
         rank: this one.
-        who: see `Record`.
+        who: this process.
+        declared: the actors of the members by rank, in hex, where they are known before they join.
         timeout_s: how long to wait for other members, each time.
 
     Raises:
@@ -58,7 +74,16 @@ class Links:
         GetTimeoutError, RaySystemError: the control store cannot be reached.
     """
 
-    def __init__(self, name: str, key: str, world_size: int, rank: int, who: str, timeout_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        key: str,
+        world_size: int,
+        rank: int,
+        who: Who,
+        declared: Mapping[int, str],
+        timeout_s: float,
+    ) -> None:
         self.timeout_s = timeout_s
         self.is_spread = False
         self._name = name
@@ -66,7 +91,8 @@ class Links:
         self._world_size = world_size
         self._rank = rank
         self._peers = others(world_size, rank)
-        self._who: dict[int, str] = {rank: who}
+        self._who: dict[int, Who] = {peer: Who(actor_id, "") for peer, actor_id in declared.items()}
+        self._who[rank] = who
         self._is_connected = False
         self._is_closed = False
         self._error: channels.ChannelError | None = None
@@ -79,6 +105,7 @@ class Links:
         self._writer: channels.Writer | None = None
         if self._peers:
             self._writer = self._made(self._peers, on_failure=self._failed)
+        self._stale = self._find_stale()
         self._record = pickle.dumps(Record(world_size, self._writer.address if self._writer else None, who))
         internal_kv._internal_kv_put(self._record_key(rank), self._record, namespace=NAMESPACE)
 
@@ -98,76 +125,140 @@ class Links:
 
     # ------------------------------------------------------------ forming the group
 
+    def _find_stale(self) -> set[bytes]:
+        """The records that former groups of the name have left: their actors are dead already."""
+        if not self._peers:
+            return set()
+        keys = {self._record_key(peer).encode() for peer in self._peers}
+        present = keys.intersection(internal_kv._internal_kv_list(f"{self._key}:", namespace=NAMESPACE))
+        records: dict[str, bytes] = {}  # by actor
+        for key in present:
+            found = internal_kv._internal_kv_get(key, namespace=NAMESPACE)
+            if found is not None and (actor_id := _loaded(found).who.actor_id):
+                records[actor_id] = found
+        stale: set[bytes] = set()
+        if not records:
+            return stale
+        with Subscription() as subscription:
+            for actor_id in records:
+                subscription.watch_actor(bytes.fromhex(actor_id))
+            deadline = time.monotonic() + self.timeout_s
+            while records and (left := deadline - time.monotonic()) > 0:
+                for news in subscription.take(left):
+                    if isinstance(news, ActorChanged):
+                        found = records.pop(news.actor_id, b"")
+                        if news.state in (ActorState.DEAD, ActorState.RESTARTING):
+                            stale.add(found)
+        return stale
+
     def connect(self) -> None:
         """Waits for all members, the first time. May be called again after a timeout.
 
         Raises:
             TimeoutError: not all came.
-            GroupError: the group was destroyed, or a member that had come is gone.
+            GroupError: the group was destroyed, or a member is gone: one that had come, or a declared one.
         """
         if self._is_connected:
             return
-        self._open_all()
-        nodes = {reader.address.node_id for reader in self._readers.values()}
-        if self._writer is not None:
-            self.is_spread = nodes != {self._writer.address.node_id}
-            if not self._greeted:
-                self._greeted.add(self._rank)
-                self.share(None)
-        for peer in self._peers:
-            # Whoever says something has opened all channels, so nobody needs this member's record after that.
-            if peer not in self._greeted:
-                self.take(peer)
-                self._greeted.add(peer)
-        self._is_connected = True
-        self._forget_record()
-
-    def _open_all(self) -> None:
-        deadline = time.monotonic() + self.timeout_s
-        missing = {self._record_key(peer): peer for peer in self._peers if peer not in self._readers}
-        if not missing:
-            return
-        for key, found in self._values(missing, deadline):
-            peer = missing[key]
-            record: Record = pickle.loads(found)
-            # What does not fit or cannot be opened was left by a former group of the name.
-            if record.world_size == self._world_size and record.address is not None:
-                try:
-                    reader = channels.open_reader(record.address, _end(self._rank), timeout_s=self.timeout_s)
-                except channels.ChannelError:
-                    continue
-                with self._lock:
-                    self._readers[peer] = reader
-                    self._who[peer] = record.who
-                del missing[key]
-            if not missing:
-                return
-        raise TimeoutError(
-            f"Ranks {sorted(missing.values())} did not join the collective group '{self._name}' within "
-            f"{self.timeout_s:g} s."
-        )
-
-    def _values(self, keys: Iterable[str], deadline: float) -> Iterator[tuple[str, bytes]]:
-        """The values of keys of the control store, and what they change to, until the deadline.
-
-        Raises:
-            GroupError: the group was destroyed, or a member that had come is gone.
-        """
         with Subscription() as subscription:
             with self._lock:
                 self._subscription = subscription
             try:
-                for key in keys:
-                    subscription.watch_key(key.encode(), NAMESPACE)
-                while (left := deadline - time.monotonic()) > 0:
-                    self._check()
-                    for news in subscription.take(left):
-                        if isinstance(news, KeyChanged) and news.value is not None:
-                            yield news.key.decode(), news.value
+                self._open_all(subscription)
+                subscription.call(self._told)
+                self._greet_all()
+            except MemberLostError as error:
+                self._fail_all(error)
+                raise
             finally:
                 with self._lock:
                     self._subscription = None
+        self._is_connected = True
+        self._forget_record()
+
+    def _open_all(self, subscription: Subscription) -> None:
+        deadline = time.monotonic() + self.timeout_s
+        missing = {self._record_key(peer): peer for peer in self._peers if peer not in self._readers}
+        for peer, who in self._who.items():
+            self._watch(subscription, peer, who)
+        for key in missing:
+            subscription.watch_key(key.encode(), NAMESPACE)
+        while missing:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise TimeoutError(
+                    f"Ranks {sorted(missing.values())} did not join the collective group '{self._name}' within "
+                    f"{self.timeout_s:g} s."
+                )
+            self._check()
+            for news in subscription.take(left):
+                if isinstance(news, ActorChanged):
+                    self._check_actor(news)
+                elif isinstance(news, KeyChanged) and news.value is not None:
+                    key = news.key.decode()
+                    if key in missing and news.value not in self._stale:
+                        self._open(subscription, missing[key], news.value)
+                        if missing[key] in self._readers:
+                            del missing[key]
         self._check()
+
+    def _open(self, subscription: Subscription, peer: int, found: bytes) -> None:
+        record = _loaded(found)
+        if record.world_size != self._world_size or record.address is None:
+            return
+        with self._lock:
+            is_known = self._who.get(peer, _UNKNOWN).actor_id == record.who.actor_id
+            self._who[peer] = record.who
+        if not is_known:
+            self._watch(subscription, peer, record.who)
+        try:
+            reader = channels.open_reader(record.address, _end(self._rank), timeout_s=self.timeout_s)
+        except channels.ChannelError:
+            return  # it has left, and may come again; or its actor is dead, which is about to be told
+        with self._lock:
+            self._readers[peer] = reader
+
+    def _watch(self, subscription: Subscription, peer: int, who: Who) -> None:
+        if who.actor_id and peer != self._rank:
+            subscription.watch_actor(bytes.fromhex(who.actor_id))
+
+    def _check_actor(self, news: ActorChanged) -> None:
+        """Raises MemberLostError if a process that had joined is gone, or nobody will ever join."""
+        for peer, who in self._who.items():
+            is_gone = news.state is ActorState.DEAD or (who.text and news.state is ActorState.RESTARTING)
+            if who.actor_id == news.actor_id and peer != self._rank and is_gone:
+                text = who.text or f"the actor {news.actor_id}, before it joined: {news.reason}"
+                raise MemberLostError(self._name, peer, text)
+
+    def _told(self, told: Sequence[News]) -> None:
+        """An actor has changed while members wait for each other's greetings. In a thread of the engine."""
+        for news in told:
+            if isinstance(news, ActorChanged):
+                try:
+                    self._check_actor(news)
+                except MemberLostError as error:
+                    self._fail_all(error)
+
+    def _fail_all(self, error: MemberLostError) -> None:
+        with self._lock:
+            ends = [*self._readers.values()]
+        self.fail(error)
+        for end in ends:
+            end.fail(error)
+
+    def _greet_all(self) -> None:
+        """Whoever says something has opened all channels, so nobody needs this member's record after that."""
+        if self._writer is None:
+            return
+        nodes = {reader.address.node_id for reader in self._readers.values()}
+        self.is_spread = nodes != {self._writer.address.node_id}
+        if not self._greeted:
+            self._greeted.add(self._rank)
+            self.share(None)
+        for peer in self._peers:
+            if peer not in self._greeted:
+                self.take(peer)
+                self._greeted.add(peer)
 
     def _forget_record(self) -> None:
         key = self._record_key(self._rank)
@@ -235,7 +326,7 @@ class Links:
 
     def _opened_own(self, peer: int) -> channels.Reader:
         key = self._own_key(peer, self._rank)
-        found = next((value for _, value in self._values([key], time.monotonic() + self.timeout_s)), None)
+        found = self._value(key)
         if found is None:
             raise TimeoutError(f"Rank {peer} sent nothing within {self.timeout_s:g} s.")
         try:
@@ -247,6 +338,25 @@ class Links:
         internal_kv._internal_kv_del(key, namespace=NAMESPACE)
         self._check()
         return reader
+
+    def _value(self, key: str) -> bytes | None:
+        """The value of a key of the control store; None: it had none in time."""
+        with Subscription() as subscription:
+            with self._lock:
+                self._subscription = subscription
+            try:
+                subscription.watch_key(key.encode(), NAMESPACE)
+                deadline = time.monotonic() + self.timeout_s
+                while (left := deadline - time.monotonic()) > 0:
+                    self._check()
+                    for news in subscription.take(left):
+                        if isinstance(news, KeyChanged) and news.value is not None:
+                            return news.value
+            finally:
+                with self._lock:
+                    self._subscription = None
+        self._check()
+        return None
 
     # ------------------------------------------------------------ the end
 
@@ -305,14 +415,17 @@ class Links:
             return TimeoutError(str(error))
         if isinstance(error, channels.PeerLostError):
             rank = _rank(error.peer)
-            return MemberLostError(self._name, rank, self._who.get(rank, "its process ended"))
+            who = self._who.get(rank)
+            return MemberLostError(self._name, rank, who.text if who is not None else "its process ended")
         if isinstance(error, channels.ChannelFailedError):
+            if isinstance(error.cause, MemberLostError):
+                return error.cause
             return GroupError(f"The collective group '{self._name}' failed at {error.by}: {error.cause}")
         return GroupError(f"A member has left the collective group '{self._name}': {error}")
 
 
-def who_am_i(context: Any, host: str) -> str:
-    """What the other members say of this process if it dies.
+def who_am_i(context: Any, host: str) -> Who:
+    """This process as the other members know it.
 
     Args:
         context: the runtime context.
@@ -324,7 +437,12 @@ def who_am_i(context: Any, host: str) -> str:
         what = f"the actor {name.partition('.')[0]} {actor_id}"
     elif name:
         what = f"the task {name}"
-    return f"{what} (pid {os.getpid()} on {host})"
+    return Who(actor_id or "", f"{what} (pid {os.getpid()} on {host})")
+
+
+def _loaded(found: bytes) -> Record:
+    record: Record = pickle.loads(found)
+    return record
 
 
 def _end(rank: int) -> str:

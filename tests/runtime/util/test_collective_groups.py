@@ -199,6 +199,40 @@ def test_a_member_that_dies_is_named_to_all(operation: str, args: Any) -> None:
         assert f"(pid {pids[2]} on " in text
 
 
+def test_a_member_that_joined_and_dies_before_the_group_has_formed_is_named() -> None:
+    members = [Member.remote() for _ in range(4)]
+    pids = ray.get([one.join.remote(4, rank, "forming") for rank, one in enumerate(members[:3])])
+    waiting = [members[0].error_of.remote("barrier", "forming")]  # of rank 3, which does not come
+    assert ray.wait(waiting, timeout=0.2)[0] == []
+    os.kill(pids[2], signal.SIGKILL)  # it has opened nothing
+    for kind, text, _ in ray.get(
+        [*waiting, members[1].error_of.remote("barrier", "forming")], timeout=WAIT_S
+    ):
+        assert kind == MemberLostError.__name__
+        assert f"(pid {pids[2]} on " in text
+
+
+def test_a_member_that_dies_while_others_wait_for_one_that_is_busy_is_named() -> None:
+    members, pids = joined(3, "busy")
+    waiting = [members[0].error_of.remote("barrier", "busy")]  # of rank 1, which has joined
+    assert ray.wait(waiting, timeout=0.2)[0] == []
+    os.kill(pids[2], signal.SIGKILL)
+    for kind, text, _ in ray.get([*waiting, members[1].error_of.remote("barrier", "busy")], timeout=WAIT_S):
+        assert kind == MemberLostError.__name__
+        assert f"(pid {pids[2]} on " in text
+
+
+def test_a_declared_member_that_dies_before_it_joins_is_named() -> None:
+    members = [Member.remote() for _ in range(2)]
+    collective.create_collective_group(members, 2, [0, 1], "gloo", "declared", gloo_timeout=WAIT_S * 1000)
+    waiting = members[0].error_of.remote("barrier", "declared")
+    assert ray.wait([waiting], timeout=0.2)[0] == []
+    ray.kill(members[1])
+    kind, text, _ = ray.get(waiting, timeout=WAIT_S)
+    assert kind == MemberLostError.__name__
+    assert f"the actor {members[1]._actor_id.hex()}, before it joined" in text
+
+
 def test_leaving_wakes_those_who_wait_here_and_elsewhere() -> None:
     members, _ = joined(2, "left")
     ray.get([one.call.remote("barrier", "left") for one in members], timeout=WAIT_S)

@@ -211,6 +211,27 @@ def test_a_failure_reaches_every_end(place: Place) -> None:
     other.close()
 
 
+def test_a_reader_that_fails_the_channel_ends_its_own_wait_in_another_thread(place: Place) -> None:
+    writer = create("there", ["test"], 1, place=HERE)
+    reader = open_reader(writer.address, "test", timeout_s=WAIT_S, place=place)
+    errors: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            reader.take(WAIT_S)
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join(0.1)
+    reader.fail(ZeroDivisionError("of the test"))
+    thread.join(WAIT_S)
+    assert isinstance(errors[0], ChannelFailedError)
+    reader.close()
+    writer.close()
+
+
 def test_who_made_the_channel_is_told_of_its_failure(place: Place) -> None:
     told: list[Exception] = []
     with create("there", ["peer"], place=HERE, on_failure=told.append) as writer:
