@@ -99,8 +99,11 @@ class RuntimeEnv(dict[str, Any]):
         py_executable: the command that runs Python.
         worker_process_setup_hook: called in each worker before its first task: a function (for a job), or its path
             "package.module.function".
+        preload: names of modules that each worker has imported before its first task. Where that is possible, a node
+            imports them once and forks the workers from there.
         config: a `RuntimeEnvConfig`, or a dict of its arguments.
-        image_uri: a container image in which workers run, with podman. Only `env_vars` and `config` may be beside it.
+        image_uri: a container image in which workers run, with podman. Only `env_vars`, `preload` and `config` may be
+            beside it.
         container: the same with options for podman: `image`, `run_options` (a list).
         conda: the name (or the absolute path) of an environment on the nodes; or a description of one: a dict with the
             content of an environment.yml, or the path of such a file.
@@ -113,7 +116,8 @@ class RuntimeEnv(dict[str, Any]):
 
     known_fields = frozenset(
         "py_modules py_executable java_jars working_dir conda pip uv container excludes env_vars _ray_release "
-        "_ray_commit _inject_current_ray config worker_process_setup_hook _nsight _rocprof_sys image_uri".split()
+        "_ray_commit _inject_current_ray config worker_process_setup_hook _nsight _rocprof_sys image_uri "
+        "preload".split()
     )
     extensions_fields = frozenset({"_ray_release", "_ray_commit", "_inject_current_ray"})
 
@@ -132,6 +136,7 @@ class RuntimeEnv(dict[str, Any]):
         _validate: bool = True,
         image_uri: str | None = None,
         uv: Any = None,
+        preload: list[str] | None = None,
         **others: Any,
     ) -> None:
         super().__init__()
@@ -152,6 +157,7 @@ class RuntimeEnv(dict[str, Any]):
             "worker_process_setup_hook": worker_process_setup_hook,
             "config": config,
             "image_uri": image_uri,
+            "preload": preload,
             **others,
         }
         fields = {name: value for name, value in given.items() if value is not None}
@@ -323,11 +329,11 @@ def _check_exclusions(fields: Mapping[str, Any]) -> None:
 
 def _check_alone(env: RuntimeEnv) -> None:
     name = "image_uri" if "image_uri" in env else "container"
-    others = env.keys() - {name, "config", "env_vars"}
+    others = env.keys() - {name, "config", "env_vars", "preload"}
     if others:
         raise ValueError(
-            f"A container decides all but the environment variables: '{name}' cannot be used together with other "
-            f"fields of runtime_env, and there are {', '.join(sorted(others))}."
+            f"A container decides all but environment variables and the modules to preload: '{name}' cannot be used "
+            f"together with other fields of runtime_env, and there are {', '.join(sorted(others))}."
         )
 
 
@@ -386,6 +392,15 @@ def _check_excludes(value: Any) -> list[str] | None:
     if not _is_strings(value):
         raise TypeError(f"runtime_env['excludes'] must be of type List[str], got {type(value)}")
     return list(value) or None
+
+
+def _check_preload(value: Any) -> list[str] | None:
+    if not _is_strings(value):
+        raise TypeError(f"runtime_env['preload'] must be of type List[str], got {value!r}")
+    for name in value:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"runtime_env['preload'] is a list of names of modules, and {name!r} is none")
+    return list(dict.fromkeys(value)) or None
 
 
 def _requirements(path: str) -> list[str]:
@@ -459,6 +474,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "working_dir": _check_working_dir,
     "py_modules": _check_py_modules,
     "excludes": _check_excludes,
+    "preload": _check_preload,
     "pip": _check_pip,
     "uv": _check_uv,
     "conda": _check_conda,

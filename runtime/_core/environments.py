@@ -39,16 +39,20 @@ def canonical(env: Mapping[str, Any]) -> str:
 def inherit(parent: Mapping[str, Any], child: Mapping[str, Any]) -> dict[str, Any]:
     """The environment of a task or actor: its own fields, and those of its caller otherwise.
 
-    Variables are merged one by one. Of pip, uv and conda, the child's replaces the parent's.
+    Variables are merged one by one. Modules to preload are those of both. Of pip, uv and conda, the child's replaces
+    the parent's.
     """
     merged = dict(parent)
     if any(child.get(name) for name in INSTALLERS):
         for name in INSTALLERS:
             merged.pop(name, None)
     variables = {**(parent.get("env_vars") or {}), **(child.get("env_vars") or {})}
+    modules = dict.fromkeys([*(parent.get("preload") or ()), *(child.get("preload") or ())])
     merged.update(child)
     if variables:
         merged["env_vars"] = variables
+    if modules:
+        merged["preload"] = list(modules)
     return merged
 
 
@@ -66,7 +70,7 @@ def of_driver(
     """
     job_variables, own_variables = job.get("env_vars") or {}, own.get("env_vars") or {}
     if not override:
-        fields = sorted((job.keys() & own.keys()) - {"env_vars", *overridable})
+        fields = sorted((job.keys() & own.keys()) - {"env_vars", "preload", *overridable})
         both = [
             *fields,
             *(f"env_vars[{name!r}]" for name in sorted(job_variables.keys() & own_variables.keys())),

@@ -21,6 +21,7 @@ from runtime._transport.dispatch import Handlers
 from runtime._transport.pump import REST_S, Pump
 from runtime._wire.messages.worker import ActorSetup, Done, Push
 
+from . import thread_limit
 from .answers import Answers
 from .assignment import Assignment
 from .async_executor import AsyncExecutor
@@ -215,6 +216,8 @@ class Executor:
 
     def _call(self, connection: Connection, push: Push, running: Execution, made: list[Entry]) -> Done:
         """`made` gets the references that came with the arguments: the answer waits for them, if it is an error too."""
+        if thread_limit.pending:
+            thread_limit.apply()
         args, kwargs, references = self._owner.unpack_or_send_back(push)
         made += references
         if push.method == "__init__":
@@ -255,6 +258,8 @@ class Executor:
         assert setup is not None
         assert running is not None
         assignment.becomes_actor(setup, running)
+        if thread_limit.pending:
+            thread_limit.apply()
         self.results.backpressure.limit = setup.stream_limit
         cls = self._owner.functions.load(push.key, setup.class_name)
         assignment.knows_class(cls, running)

@@ -1,7 +1,8 @@
 """The control groups (version 2) of a node: one for its daemons, one for its workers.
 
     PATH/clusterctl-node_PID_RANDOM/system     the agent, with what it starts but workers
-    PATH/clusterctl-node_PID_RANDOM/workers    the workers, which enter it themselves before they do anything else
+    PATH/clusterctl-node_PID_RANDOM/workers    the workers and the zygotes that preload modules, which enter it
+                                               themselves before they do anything else
 
 Only processes of the node are moved. A node that was killed leaves empty groups, which the next one below the same path
 removes. Controllers that were switched on for the groups below the path stay so.

@@ -216,7 +216,7 @@ class ProcessHandler:
         )
         # After the reply is sent: the taker of the worker may write to it at once.
         place = self._environments.ready(worker.key)
-        if place is None or not place.hook:  # else `SetUp` follows
+        if place is None or not place.has_set_up:  # else `SetUp` follows
             asyncio.get_running_loop().call_soon(self._pool.ready, worker)
         return reply
 

@@ -10,8 +10,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from runtime._core.preloading import Preloading, ZygoteUse
 from runtime._core.workers import PoolKey, Worker, WorkerEvent, WorkerState, WorkerTable
-from runtime._system import files
+from runtime._system import files, settings
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind
 from runtime._wire.messages.node import MayEnd
@@ -92,6 +93,9 @@ class WorkerPool:
         self._preparing: dict[PoolKey, asyncio.Task[None]] = {}
         self._failures: dict[PoolKey, int] = {}
         self._hosts: dict[Interpreter, ZygoteHost] = {}
+        self._preloading: Preloading[Interpreter] = Preloading(
+            settings.MAX_PRELOADING_ZYGOTES.get_or_default()
+        )
         self._unused_since: dict[PoolKey, float] = {}
         self._trimmer: asyncio.TimerHandle | None = None
         self._delay: asyncio.TimerHandle | None = None
@@ -163,7 +167,7 @@ class WorkerPool:
         return worker
 
     def set_up(self, worker: Worker, error: str) -> None:
-        """The worker's setup hook has returned, or failed: then nobody gets a worker of this environment."""
+        """The worker's imports and setup hook are done, or failed: then nobody gets a worker of this environment."""
         if not error:
             self.ready(worker)
             return
@@ -252,14 +256,28 @@ class WorkerPool:
         if self._stopped:
             return
         if host.broken:
-            del self._hosts[host.interpreter]
+            del self._hosts[host.interpreter]  # its process has ended
             if host.interpreter == DEFAULT_INTERPRETER:
                 self._give_up(reason)
                 return
         for worker in workers:
             self._ended(worker, reason, retry=False)
-        if host.broken:
+        if host.broken and host.interpreter.preload is not None:
+            self.host_refused(host, reason)
+        elif host.broken:
             self._fail_interpreter(host.interpreter, reason)
+
+    def host_refused(self, host: ZygoteHost, reason: str) -> None:
+        interpreter = host.interpreter
+        assert interpreter.preload is not None
+        log.warning("workers import %s themselves: %s", ", ".join(interpreter.preload.modules), reason)
+        self._preloading.refuse(interpreter)
+        if interpreter in self._hosts:
+            self._end_host(self._hosts.pop(interpreter))
+        for key in {**self._takers, **self._prestarts}:
+            place = self._environments.ready(key)
+            if place is not None and place.interpreter == interpreter:
+                self._start_missing(key)
 
     def host_ready(self, host: ZygoteHost) -> None:
         for key in {**self._takers, **self._prestarts}:
@@ -272,7 +290,9 @@ class WorkerPool:
         return asyncio.get_running_loop().time()
 
     def _add_host(self, interpreter: Interpreter) -> ZygoteHost:
-        host = self._hosts[interpreter] = ZygoteHost(interpreter, self._session_dir, self, self._store_fd)
+        group = self._start.get("control_group", "")
+        host = ZygoteHost(interpreter, self._session_dir, self, self._store_fd, group)
+        self._hosts[interpreter] = host
         return host
 
     def _end_host(self, host: ZygoteHost) -> None:
@@ -285,6 +305,10 @@ class WorkerPool:
             self._waking = asyncio.get_running_loop().create_task(self._start_host(DEFAULT_INTERPRETER))
 
     async def _start_host(self, interpreter: Interpreter) -> None:
+        if interpreter.preload is not None:
+            unneeded = self._preloading.makes_room(self._preloading_zygotes())
+            if unneeded is not None:
+                self._end_host(self._hosts.pop(unneeded))
         host = self._add_host(interpreter)
         try:
             await host.start()
@@ -292,10 +316,13 @@ class WorkerPool:
             del self._hosts[interpreter]
             if interpreter == DEFAULT_INTERPRETER:
                 self._give_up(f"the worker zygote cannot be started: {error}")
+            elif interpreter.preload is not None:
+                self.host_refused(host, f"the zygote cannot be started: {error}")
             else:
                 self._fail_interpreter(interpreter, str(error))
         else:
-            self.host_ready(host)
+            if host.is_up:
+                self.host_ready(host)
 
     def _give_up(self, reason: str) -> None:
         self._stopped = True
@@ -303,7 +330,21 @@ class WorkerPool:
 
     def _interpreter(self, key: PoolKey) -> Interpreter | None:
         place = self._environments.ready(key)
-        return place.interpreter if place is not None else None
+        return self._chosen(place) if place is not None else None
+
+    def _chosen(self, place: WorkerPlace) -> Interpreter:
+        """The place's interpreter, without its preloaded modules if there is to be no zygote that has them."""
+        interpreter = place.interpreter
+        if interpreter.preload is None or self._preloading.admits(interpreter, self._preloading_zygotes()):
+            return interpreter
+        return interpreter.plain
+
+    def _preloading_zygotes(self) -> dict[Interpreter, ZygoteUse]:
+        return {
+            interpreter: ZygoteUse(host.is_used or not host.is_up, host.forked_at)
+            for interpreter, host in self._hosts.items()
+            if interpreter.preload is not None
+        }
 
     def _heard_out(self, worker: Worker) -> None:
         reason, timer = self._unheard.pop(worker)
@@ -357,7 +398,7 @@ class WorkerPool:
         if wanted <= 0 or self._stopped:
             return
         place = self._environments.ready(key)
-        host = self._hosts.get(place.interpreter) if place is not None else None
+        host = self._hosts.get(self._chosen(place)) if place is not None else None
         if place is not None and host is not None and host.is_up:
             for _ in range(wanted):
                 self._fork(key, place, host)
@@ -377,10 +418,11 @@ class WorkerPool:
         finally:
             del self._preparing[key]
             self._trim_soon()
-        if place.interpreter in self._hosts:
+        interpreter = self._chosen(place)
+        if interpreter in self._hosts:
             self._start_missing(key)
         else:
-            await self._start_host(place.interpreter)
+            await self._start_host(interpreter)
 
     def _fork(self, key: PoolKey, place: WorkerPlace, host: ZygoteHost) -> None:
         worker = self.table.add(os.urandom(28), key)
@@ -388,7 +430,7 @@ class WorkerPool:
         worker.idle_since = self._now()
         worker.host = host
         out, err = self._output_files(worker, "{pid}")
-        start = {
+        start: dict[str, object] = {
             **self._start,
             "startup_token": worker.token,
             "worker_id": worker.worker_id.hex(),
@@ -396,6 +438,8 @@ class WorkerPool:
         }
         if place.hook:
             start["setup_hook"] = place.hook
+        if place.modules:
+            start["preload"] = place.modules
         host.fork(
             worker,
             {
@@ -463,6 +507,7 @@ class WorkerPool:
         used = {worker.key for worker in self.table}
         used.update(self._takers, self._prestarts, self._preparing)
         interpreters = {DEFAULT_INTERPRETER}
+        places = []
         current = self._environments.current
         self._unused_since = {key: since for key, since in self._unused_since.items() if key in current}
         for key in current:
@@ -472,9 +517,11 @@ class WorkerPool:
                 del self._unused_since[key]
                 self._environments.release(key)
                 continue
-            interpreter = self._interpreter(key)
-            if interpreter is not None:
-                interpreters.add(interpreter)
+            place = self._environments.ready(key)
+            if place is not None:
+                places.append(place.interpreter)
+                interpreters.add(self._chosen(place))
+        self._preloading.keep(places)
         unused = [host for host in self._hosts.values() if host.interpreter not in interpreters]
         for host in unused:
             if not host.is_used:

@@ -32,6 +32,10 @@ class ZygoteEvents(Protocol):
     def worker_exited(self, pid: int, status: int) -> None:
         """It ended: exit code, or the negated signal number."""
 
+    def zygote_preloaded(self, refusal: str, missing: dict[str, str]) -> None:
+        """Its imports are done, and it can be forked unless there is a `refusal`. `missing`: see
+        `runtime._process.preloading.Preloaded`."""
+
     def zygote_lost(self, reason: str) -> None:
         """The zygote ended unasked, and its workers with it."""
 
@@ -70,6 +74,10 @@ class Zygote(asyncio.Protocol):
         assert self._ready is not None
         async with asyncio.timeout(_START_TIMEOUT_S):
             await asyncio.shield(self._ready)
+
+    def preload(self, request: dict[str, Any]) -> None:
+        """Has it import modules; `zygote_preloaded` follows. Nothing else may be asked until then."""
+        self._send({"op": "preload", **request})
 
     def fork(self, request: dict[str, Any]) -> None:
         """Asks for a worker; see `runtime._process.zygote` for the fields."""
@@ -119,6 +127,8 @@ class Zygote(asyncio.Protocol):
             self._events.worker_forked(fact["forked"], fact["pid"], fact["out"], fact["err"])
         elif "exited" in fact:
             self._events.worker_exited(fact["exited"], fact["status"])
+        elif "preloaded" in fact:
+            self._events.zygote_preloaded(fact["preloaded"]["refusal"], fact["preloaded"]["missing"])
         elif "failed" in fact:
             self._events.worker_not_forked(fact["failed"], fact["error"])
         elif self._ready is not None and not self._ready.done():

@@ -13,7 +13,7 @@ from typing import Any
 import cloudpickle  # noqa: F401 - functions need it to be unpickled; the zygote imports it once for all workers
 
 from runtime._executor.assignment import Assignment
-from runtime._executor.setup_hook import run_setup_hook
+from runtime._executor.set_up import set_up
 from runtime._system import stacks
 from runtime._system.process_title import ProcessTitle
 from runtime._wire.messages.base import WorkerAddress
@@ -88,9 +88,8 @@ def run(title: ProcessTitle, start: dict[str, Any]) -> None:
     logging_config = core.job_settings.get("logging")
     if logging_config is not None:
         LoggingConfig.from_dict(logging_config)._apply()
-    if "setup_hook" in start:
-        core.agent.send(
-            SetUp(run_setup_hook(core.links, start["setup_hook"]))
-        )  # after an error the agent ends us
+    if start.get("preload") or start.get("setup_hook"):
+        error = set_up(core.links, start.get("preload", ()), start.get("setup_hook", ""))
+        core.agent.send(SetUp(error))  # after an error the agent ends us
         core.pump.flush_all()
     core.calls.run_forever()

@@ -6,7 +6,10 @@
     agent -> zygote   {"op": "fork", "token": int, "start": {...}, "env": {...}, "cwd": str, "path": [str],
                        "out": path, "err": path}       the log paths may hold "{pid}"
                       {"op": "kill", "pid": int}
+                      {"op": "preload", "modules": [str], "env": {...}, "cwd": str, "path": [str], "ray_alias": bool}
+                                                       once, before the first fork; see `preloading`
     zygote -> agent   {"ready": pid}    {"forked": token, "pid": pid, "out": path, "err": path}
+                      {"preloaded": {"refusal": str, "missing": {module: str}}}
                       {"exited": pid, "status": int}   as of `os.waitstatus_to_exitcode`: negative is a signal
                       {"failed": token, "error": str}
 
@@ -38,6 +41,8 @@ from runtime._executor import thread_limit
 from runtime._executor.process_end import exit_status, flush_output
 from runtime._system import interpreter, settings, stacks
 from runtime._system.sessions import kill_session
+
+from . import preloading
 
 Start = dict[str, Any]
 _PR_SET_PDEATHSIG = 1
@@ -73,6 +78,7 @@ class Zygote:
         self._wake_write.setblocking(False)
         self._wake_read.setblocking(False)
         self._ended = False
+        self._preloaded_path: list[str] = []
 
     def serve(self) -> None:
         """Forks, kills and reaps until the agent is gone or SIGTERM comes. Whatever ends it, it kills what is left."""
@@ -82,10 +88,7 @@ class Zygote:
             self._kill_left()
 
     def _serve(self) -> None:
-        signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._end)
-        signal.signal(signal.SIGCONT, self._look_for_parent)
-        signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
+        self._take_signals()
         self._look_for_parent()
         interpreter.freeze()
         self._tell({"ready": os.getpid()})
@@ -101,6 +104,12 @@ class Zygote:
                 self._reap()
             if self._connection in readable and not self._read():
                 break
+
+    def _take_signals(self) -> None:
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._end)
+        signal.signal(signal.SIGCONT, self._look_for_parent)
+        signal.set_wakeup_fd(self._wake_write.fileno(), warn_on_full_buffer=False)
 
     def _kill_left(self) -> None:
         for pid in self._children:
@@ -127,9 +136,23 @@ class Zygote:
             request = json.loads(line)
             if request["op"] == "fork":
                 self._fork(request)
+            elif request["op"] == "preload":
+                self._preload(request)
             elif request["pid"] in self._children:
                 os.kill(request["pid"], signal.SIGKILL)
         return True
+
+    def _preload(self, request: dict[str, Any]) -> None:
+        """Imports modules for the workers to come. If the agent ends meanwhile, so does this process."""
+        if "control_group" in request:
+            _join_group(request["control_group"])  # what is imported is the workers' memory
+        with preloading.ended_by(self._connection):
+            self._preloaded_path = _apply_environment(request)
+            found = preloading.preload(request["modules"], request["ray_alias"])
+            _preimport()
+            refusal = found.refusal or preloading.unfit()
+        self._take_signals()  # as the modules may have taken them
+        self._tell({"preloaded": {"refusal": refusal, "missing": found.missing}})
 
     def _fork(self, request: dict[str, Any]) -> None:
         parent = os.getpid()
@@ -160,7 +183,10 @@ class Zygote:
             if "control_group" in request["start"]:
                 _join_group(request["start"]["control_group"])
             os.nice(settings.WORKER_NICENESS.get_or_default())
+            if self._preloaded_path:  # the worker's own begins with it
+                sys.path[:] = [entry for entry in sys.path if entry not in self._preloaded_path]
             _apply_environment(request)
+            _seed()
             self._entry(request["start"])
             status = 0
         except SystemExit as error:
@@ -247,20 +273,25 @@ def _line_buffered(descriptor: int) -> io.TextIOWrapper:
     return io.TextIOWrapper(raw, encoding="utf-8", errors="backslashreplace", line_buffering=True)
 
 
-def _apply_environment(request: dict[str, Any]) -> None:
-    """Working directory, import path, environment variables, and numpy's random numbers of this worker's own: the
-    standard library sees to its own at a fork."""
+def _apply_environment(request: dict[str, Any]) -> list[str]:
+    """Working directory, import path, environment variables. Returns what was added to the import path."""
     os.environ.update(request["env"])
     if "TZ" in request["env"]:
         time.tzset()
     if request["cwd"]:
         os.chdir(request["cwd"])
-    for entry in reversed(request["path"]):
-        if entry not in sys.path:
-            sys.path.insert(0, entry)
-    numpy_random = sys.modules.get("numpy.random")
+    added = [entry for entry in dict.fromkeys(request["path"]) if entry not in sys.path]
+    sys.path[:0] = added
+    return added
+
+
+def _seed() -> None:
+    """Random numbers of this worker's own. The standard library sees to its own at a fork."""
+    numpy_random, torch = sys.modules.get("numpy.random"), sys.modules.get("torch")
     if numpy_random is not None:
         numpy_random.seed()
+    if torch is not None:
+        torch.default_generator.seed()  # not `torch.seed`, which sees to devices as well
 
 
 def _preimport() -> None:

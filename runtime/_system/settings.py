@@ -356,6 +356,12 @@ WORKER_NICENESS = _nodes.whole(
     15,
     "How much lower the scheduling priority of workers is than their agent's, as of nice(1).",
 )
+MAX_PRELOADING_ZYGOTES = _nodes.whole(
+    "RUNTIME_MAX_PRELOADING_ZYGOTES",
+    4,
+    "Processes with preloaded modules (`runtime_env={'preload': ...}`) that a node has at most. Beyond that, and "
+    "with 0, workers import the modules themselves.",
+)
 EXIT_GRACE_MS = _nodes.whole(
     "RAY_actor_graceful_shutdown_timeout_ms",
     30_000,

@@ -86,9 +86,13 @@ def install() -> None:
     Raises:
         RuntimeError: the real Ray is imported already.
     """
+    if not is_installed():
+        _install()
+    os.environ["PYTHONPATH"] = python_path(os.environ.get("PYTHONPATH", ""))  # for the Pythons that it starts
+
+
+def _install() -> None:
     known = sys.modules.get("ray")
-    if known is runtime:
-        return
     file = getattr(known, "__file__", None) or "somewhere"
     if known is not None and os.path.dirname(file) != _shim():
         raise RuntimeError(
@@ -102,7 +106,6 @@ def install() -> None:
         if isinstance(error, type) and error.__module__ == exceptions.__name__:
             error.__module__ = "ray.exceptions"
     _name_logger()
-    os.environ["PYTHONPATH"] = python_path(os.environ.get("PYTHONPATH", ""))  # for the Pythons that it starts
 
 
 def _name_logger() -> None:

@@ -35,6 +35,11 @@ SECTIONS = {
         "What compiled graphs and collectives send their values through: two processes, in the node's memory and over "
         "TCP on the loopback.",
     ),
+    "warm_workers": (
+        "Warm workers",
+        "Actors that need a large module, which each imports itself, or which their node has preloaded "
+        "(`runtime_env={'preload': [...]}`); medians of seven, by turns.",
+    ),
     "rest": (
         "Cost at rest",
         "What a cluster with nothing to do uses. A wake is a context switch of any thread of a process.",

@@ -63,6 +63,19 @@ def test_wrong_fields(fields: dict[str, Any], error: type[Exception], words: str
         RuntimeEnv(**fields)
 
 
+@pytest.mark.skipif(not OWN, reason="a field of this engine alone")
+def test_modules_to_preload_are_names() -> None:
+    assert RuntimeEnv(preload=["a.b", "c", "a.b"]) == {"preload": ["a.b", "c"]}
+    assert RuntimeEnv(preload=[]) == {}
+    assert RuntimeEnv(image_uri="x", preload=["a"])["preload"] == ["a"]
+    for wrong in ("torch", [1]):
+        with pytest.raises(TypeError, match="preload"):
+            RuntimeEnv(preload=wrong)
+    for wrong in (["a-b"], [""], ["a..b"], ["/a.py"]):
+        with pytest.raises(ValueError, match="names of modules"):
+            RuntimeEnv(preload=wrong)
+
+
 def test_nothing_is_nothing() -> None:
     assert RuntimeEnv() == {}
     assert RuntimeEnv(pip=None, env_vars=None) == {}

@@ -31,6 +31,7 @@ SMALL = {
     "contention mix": ["contention.py", "--only", "mix", "--rounds", "1"],
     "contention stalls": ["contention.py", "--only", "stalls", "--calls", "3", "--seconds", "0.1"],
     "channels": ["channels.py", "--seconds", "0.05"],
+    "warm workers": ["warm_workers.py", "--module", "decimal", "--rounds", "1"],
     "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
     "rest launched": [
         "rest.py", "--only", "launched", "--seconds", "0.2", "--settle", "0.1", "--workers", "1",

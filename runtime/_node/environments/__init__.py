@@ -3,7 +3,7 @@
 `Environments` is what the rest of the node agent needs; `builder` makes what they are made of.
 """
 
-from .place import Container, Interpreter, WorkerPlace
+from .place import Container, Interpreter, Preload, WorkerPlace
 from .service import Environments
 
-__all__ = ["Container", "Environments", "Interpreter", "WorkerPlace"]
+__all__ = ["Container", "Environments", "Interpreter", "Preload", "WorkerPlace"]

@@ -27,7 +27,7 @@ from runtime._wire.messages.control import KvGet
 
 from . import conda, container, venv
 from .command import CommandFailed, run
-from .place import Container, Interpreter, Part, WorkerPlace
+from .place import Container, Interpreter, Part, Preload, WorkerPlace
 
 if TYPE_CHECKING:
     from .plugins import Plugins
@@ -52,7 +52,7 @@ _OWN_FIELDS = frozenset(
         "excludes",
         "config",
     )
-) | {"container", "image_uri", "worker_process_setup_hook"}
+) | {"container", "image_uri", "worker_process_setup_hook", "preload"}
 _AT_START = ("PYTHON", "CONDA_", "LD_", "OMP_", "MKL_", "OPENBLAS_", "MALLOC_", "NUMEXPR_")
 """Variables with these beginnings are read when Python or a library starts: a fork would be too late for them."""
 
@@ -142,7 +142,7 @@ class Builder:
         elif chosen is None:
             cwd = next(iter(_existing([job.get("cwd") or ""])), "")
         if chosen is not None:
-            return await self._in_container(parts, env, chosen, cwd, path)
+            return await self._in_container(parts, env, chosen, cwd, path, job)
         variables = environments.expand(env.get("env_vars") or {}, os.environ)
         working_dir = cwd if env.get("working_dir") else ""
         command, at = await self._command(parts, env, working_dir, variables)
@@ -152,14 +152,22 @@ class Builder:
             search = variables.get("PATH", os.environ.get("PATH", os.defpath))
             variables["PATH"] = f"{binaries}{os.pathsep}{search}"
         command, variables = await self._changed_by_plugins(parts, env, command, variables)
+        content = tuple(path)
         _lead_to(path, variables, os.environ)
         path += _existing(job.get("sys_path") or [])
         hook = env.get("worker_process_setup_hook") or ""
-        interpreter = Interpreter(tuple(command), _at_start(variables), at)
+        preload = _preload(env, content, variables, working_dir, job)
+        interpreter = Interpreter(tuple(command), _at_start(variables), at, preload=preload)
         return WorkerPlace(cwd, path, variables, interpreter, hook)
 
     async def _in_container(
-        self, parts: list[Part], env: Mapping[str, Any], chosen: Container, cwd: str, path: list[str]
+        self,
+        parts: list[Part],
+        env: Mapping[str, Any],
+        chosen: Container,
+        cwd: str,
+        path: list[str],
+        job: Mapping[str, Any],
     ) -> WorkerPlace:
         """The place in an image, of which the job's own folders on this node are no part."""
         if settings.PLUGINS.get() and (others := env.keys() - _OWN_FIELDS):
@@ -169,8 +177,10 @@ class Builder:
         await self._folder_part(parts, ("IMAGE", digest), folder, lambda: container.look(chosen, folder))
         image = container.found(folder)
         variables = environments.expand(env.get("env_vars") or {}, image.variables)
-        interpreter = Interpreter((image.python,), _at_start(variables), container=chosen)
+        content = tuple(path)
         _lead_to(path, variables, image.variables)
+        preload = _preload(env, content, variables, cwd, job)
+        interpreter = Interpreter((image.python,), _at_start(variables), container=chosen, preload=preload)
         return WorkerPlace(cwd, path, variables, interpreter)
 
     async def _changed_by_plugins(
@@ -401,6 +411,19 @@ def _at_start(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple(
         sorted((n, v) for n, v in variables.items() if n.startswith(_AT_START) and n != "PYTHONPATH")
     )
+
+
+def _preload(
+    env: Mapping[str, Any],
+    path: tuple[str, ...],
+    variables: Mapping[str, str],
+    cwd: str,
+    job: Mapping[str, Any],
+) -> Preload | None:
+    modules = tuple(env.get("preload") or ())
+    if not modules:
+        return None
+    return Preload(modules, path, tuple(sorted(variables.items())), cwd, bool(job.get("ray_alias")))
 
 
 def _lead_to(path: list[str], variables: dict[str, str], outer: Mapping[str, str]) -> None:

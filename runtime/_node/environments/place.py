@@ -25,6 +25,25 @@ class Container(msgspec.Struct, frozen=True):
     folders: tuple[str, ...] = ()
 
 
+class Preload(msgspec.Struct, frozen=True):
+    """Modules that a zygote imports once for all its workers, and all that decides what the imports see. The folders of
+    the job itself do not: their content changes from job to job.
+
+    Attributes:
+        modules: their names, in the order of their imports.
+        path: folders that go to the front of `sys.path`; equal names have equal content.
+        env: the environment's variables, sorted.
+        cwd: the current directory; "" for any.
+        ray_alias: whether `ray` is the engine.
+    """
+
+    modules: tuple[str, ...]
+    path: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    cwd: str = ""
+    ray_alias: bool = False
+
+
 class Interpreter(msgspec.Struct, frozen=True):
     """Which Python a worker runs in. Workers of equal interpreters come from one zygote.
 
@@ -33,12 +52,19 @@ class Interpreter(msgspec.Struct, frozen=True):
         variables: those that Python or its libraries read when they start.
         cwd: where the command is run; "" for anywhere.
         container: where it is run; None: on the node itself.
+        preload: what the zygote has imported; None: nothing that environments name.
     """
 
     command: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
     cwd: str = ""
     container: Container | None = None
+    preload: Preload | None = None
+
+    @property
+    def plain(self) -> Interpreter:
+        """The same without preloaded modules."""
+        return msgspec.structs.replace(self, preload=None)
 
 
 DEFAULT_INTERPRETER = Interpreter()
@@ -58,3 +84,13 @@ class WorkerPlace(msgspec.Struct, frozen=True):
     env: dict[str, str] = msgspec.field(default_factory=dict)
     interpreter: Interpreter = DEFAULT_INTERPRETER
     hook: str = ""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What a worker has imported before its first task, by itself unless its zygote has."""
+        return self.interpreter.preload.modules if self.interpreter.preload is not None else ()
+
+    @property
+    def has_set_up(self) -> bool:
+        """Whether a worker prepares itself, and tells by `SetUp` how that went."""
+        return bool(self.hook or self.modules)

@@ -53,7 +53,7 @@ class PrestartWorkers(Message, frozen=True, array_like=True, tag=304):
 
 
 class SetUp(Message, frozen=True, array_like=True, tag=305):
-    """One-way, from a worker that was started with a setup hook: it has returned, or raised `error`."""
+    """One-way, from a worker that was started with modules to import or a setup hook: done, or raised `error`."""
 
     error: str = ""
 

@@ -36,6 +36,8 @@ def test_equal_environments_are_equal_text() -> None:
         ({"pip": {"packages": ["p"]}}, {"uv": {"packages": ["c"]}}, {"uv": {"packages": ["c"]}}),
         ({"conda": "p"}, {"pip": {"packages": ["c"]}}, {"pip": {"packages": ["c"]}}),
         ({"pip": {"packages": ["p"]}}, {"env_vars": {}}, {"pip": {"packages": ["p"]}, "env_vars": {}}),
+        ({"preload": ["p", "b"]}, {"preload": ["c", "b"]}, {"preload": ["p", "b", "c"]}),
+        ({"preload": ["p"]}, {}, {"preload": ["p"]}),
     ],
 )
 def test_a_child_overrides_what_it_inherits(
@@ -55,6 +57,7 @@ def test_a_driver_adds_to_its_job_and_contradicts_it_only_when_told() -> None:
     for own in ({"env_vars": {"A": "driver"}}, {"working_dir": "d"}):
         with pytest.raises(EnvironmentConflict, match=r"conflict.*RAY_OVERRIDE_JOB_RUNTIME_ENV=1"):
             of_driver(job, own, False)
+    assert of_driver({"preload": ["j"]}, {"preload": ["d"]}, False) == {"preload": ["j", "d"]}
     assert of_driver(job, {"env_vars": {"A": "driver"}}, True)["env_vars"] == {"A": "driver"}
     assert of_driver(job, {"working_dir": "d"}, False, ["working_dir"])["working_dir"] == "d"
 

@@ -90,6 +90,36 @@ def test_all_that_wait_share_one_preparation(tmp_path: pathlib.Path) -> None:
     asyncio.run(scenario())
 
 
+def test_what_a_preloading_zygote_sees_does_not_change_from_job_to_job(tmp_path: pathlib.Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+
+    async def config(job_id: bytes) -> dict[str, Any]:
+        return {"sys_path": [str(own)], "cwd": str(own), "ray_alias": job_id == b"ray"}
+
+    async def scenario() -> None:
+        packages: Any = Packages()
+        uri = packages.add({"a.py": "A = 1"})
+        made = Environments(str(tmp_path / "environments"), packages, config)
+        env = {"py_modules": [uri], "env_vars": {"PYTHONPATH": str(own), "A": "1"}, "preload": ["a", "b"]}
+        place, other = await asyncio.gather(made.prepare(key(env, b"1")), made.prepare(key(env, b"2")))
+        preload = place.interpreter.preload
+        assert preload is not None
+        assert preload.modules == place.modules == ("a", "b")
+        assert list(preload.path) == [path for path in place.path if path != str(own)]
+        assert dict(preload.env) == place.env
+        assert preload.cwd == ""
+        assert place.cwd == str(own)
+        assert place.interpreter == other.interpreter
+        for changed in ({**env, "env_vars": {"A": "2"}}, {**env, "preload": ["a"]}):
+            assert (await made.prepare(key(changed, b"1"))).interpreter != place.interpreter
+        assert (await made.prepare(key(env, b"ray"))).interpreter != place.interpreter
+        assert place.interpreter.plain == DEFAULT_INTERPRETER
+        await made.close()
+
+    asyncio.run(scenario())
+
+
 def test_what_nobody_uses_goes_when_the_cache_is_full(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import textwrap
+import zipfile
 
 import pytest
 
@@ -102,6 +103,31 @@ def test_a_program_its_workers_and_their_children(tmp_path: pathlib.Path) -> Non
         "True Own",
         "True Odd",
     ]
+
+
+def test_preloaded_modules_know_the_alias(tmp_path: pathlib.Path) -> None:
+    with zipfile.ZipFile(tmp_path / "package.zip", "w") as archive:
+        archive.writestr(
+            "top/uses_ray.py", "import os\nfrom ray.exceptions import RayError\npid = os.getpid()\n"
+        )
+    out = run_with_alias(
+        """
+        import subprocess, sys
+        import ray
+
+        @ray.remote(runtime_env={"py_modules": [f"file://{sys.argv[1]}/package.zip"], "preload": ["uses_ray"]})
+        def task():
+            import os, uses_ray
+            child = subprocess.check_output([sys.executable, "-c", "import ray; print(ray.__name__)"], text=True)
+            return uses_ray.pid == os.getpid(), uses_ray.RayError is ray.exceptions.RayError, child.strip()
+
+        ray.init(num_cpus=1)
+        print(ray.get(task.remote()))
+        """,
+        str(tmp_path),
+        folder=tmp_path,
+    )
+    assert out.strip() == "(False, True, 'runtime')"
 
 
 def test_install_inside_a_program(tmp_path: pathlib.Path) -> None:

@@ -1,7 +1,8 @@
-"""The function that a runtime environment has called in each worker."""
+"""What a runtime environment has done in each worker."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import cloudpickle
 import pytest
 
 from runtime._core import environments
-from runtime._executor.setup_hook import run_setup_hook
+from runtime._executor.set_up import set_up
 from runtime._wire.messages.control import KvGet
 
 PACKAGE = environments.package_uri("0" * 64, ".hook")
@@ -30,9 +31,9 @@ class Links:
         return SimpleNamespace(value=self._pickled)
 
 
-def run(name: str, pickled: bytes | None = None) -> str:
+def run(name: str, pickled: bytes | None = None, modules: tuple[str, ...] = ()) -> str:
     links: Any = Links(pickled)
-    return run_setup_hook(links, name)
+    return set_up(links, modules, name)
 
 
 def test_a_function_is_called_by_its_path() -> None:
@@ -50,3 +51,14 @@ def test_what_goes_wrong_with_a_pickled_function_is_told(pickled: Any, problem: 
 
 def test_a_pickled_function_comes_from_the_control_store() -> None:
     assert run(PACKAGE, cloudpickle.dumps(lambda: None)) == ""
+
+
+def test_modules_are_imported_before_the_function_is_called() -> None:
+    assert run("os.getpid", modules=("json", "os.path")) == ""
+    assert "No module named 'no_such'" in run("os.abort", modules=("no_such.module",))
+
+
+def test_a_module_that_ends_the_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "su_exits.py").write_text("raise SystemExit('not here')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "SystemExit: not here" in run("", modules=("su_exits",))
