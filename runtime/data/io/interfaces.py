@@ -9,12 +9,21 @@ import dataclasses
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 T = TypeVar("T")
+
+
+class Predicate(Protocol):
+    """What sources use of an expression over columns (`expressions.Expr`)."""
+
+    def to_arrow(self) -> pa.compute.Expression | None:
+        """The expression as Arrow evaluates it; None if Arrow cannot."""
+
+    def __and__(self, other: Any) -> Any: ...
 
 
 class SaveMode(enum.Enum):
@@ -151,7 +160,7 @@ class Datasource:
         Args:
             parallelism: The wanted number of tasks; there may be fewer.
             per_task_row_limit: The most rows that each task may yield.
-            data_context: The `DataContext` of the data set, or None for the current one.
+            data_context: The `DataContext` of the data set; None for defaults.
         """
         raise NotImplementedError(f"{type(self).__name__} must define get_read_tasks.")
 

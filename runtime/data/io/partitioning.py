@@ -5,11 +5,16 @@ from __future__ import annotations
 import dataclasses
 import enum
 import posixpath
+import urllib.parse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
+"""The folder of rows whose value is null."""
 
 
 class PartitionStyle(enum.StrEnum):
@@ -104,6 +109,9 @@ class PathPartitionParser:
         return dict(zip(names, parts, strict=False))
 
     def _typed(self, name: str, value: str, path: str) -> Any:
+        value = urllib.parse.unquote(value)
+        if value == NULL_NAME:
+            return None
         wanted = (self._partitioning.field_types or {}).get(name, str)
         if wanted is bool and value.lower() in ("true", "false"):
             return value.lower() == "true"

@@ -1,0 +1,35 @@
+"""NumPy's `.npy` files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from runtime.data.io.files import FileBasedDatasource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class NumpyDatasource(FileBasedDatasource):
+    """A row per element of the first axis, in the column "data".
+
+    Args:
+        numpy_load_args: Arguments of `numpy.load`, for example allow_pickle.
+    """
+
+    _COLUMN = "data"
+
+    def __init__(self, paths: Any, *, numpy_load_args: dict[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(paths, **options)
+        self._load_args = dict(numpy_load_args or {})
+
+    def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[pa.Table]:
+        import io
+
+        import numpy as np
+
+        from runtime.data._block import batch
+
+        values = np.load(io.BytesIO(f.read()), **self._load_args)
+        yield batch.from_batch({self._COLUMN: np.atleast_1d(values)})

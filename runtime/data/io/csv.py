@@ -1,0 +1,99 @@
+"""CSV files."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Self
+
+from runtime.data.io.errors import FileReadError
+from runtime.data.io.files import FileBasedDatasource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_WHOLE_FILE_BYTES = 8 * 1024 * 1024
+"""Up to this size a file is parsed at once, so that the types of columns are inferred from all of it."""
+
+_OPTIONS = ("read_options", "parse_options", "convert_options", "memory_pool")
+
+
+class CSVDatasource(FileBasedDatasource):
+    """Rows of CSV files. The first line names the columns; types are inferred file by file.
+
+    Args:
+        arrow_csv_args: Arguments of `pyarrow.csv.open_csv`: read_options, parse_options, convert_options.
+    """
+
+    _SIZE_RATIO = 1.5
+
+    def __init__(self, paths: Any, *, arrow_csv_args: dict[str, Any] | None = None, **options: Any) -> None:
+        super().__init__(paths, **options)
+        self._csv_args = dict(arrow_csv_args or {})
+        unknown = sorted(set(self._csv_args) - set(_OPTIONS))
+        if unknown:
+            raise TypeError(
+                f"read_csv does not know the arguments {unknown}; options of pyarrow.csv are {_OPTIONS}."
+            )
+
+    def with_columns(self, columns: list[str]) -> Self:
+        """A source that reads these columns, in this order."""
+        return self._changed(_columns=list(columns))
+
+    def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[pa.Table]:
+        import pyarrow as pa
+        import pyarrow.csv as pacsv
+
+        start, more = f.read(_WHOLE_FILE_BYTES), f.read(1)
+        if not start:
+            raise FileReadError(path, "it is empty; not even a line with the columns' names")
+        arguments = self._arguments(path)
+        if not more:
+            yield _parsed(start, arguments)
+            return
+        with pacsv.open_csv(pa.PythonFile(_Continued(start + more, f), mode="r"), **arguments) as reader:
+            for batch in reader:
+                yield pa.Table.from_batches([batch])
+
+    def _arguments(self, path: str) -> dict[str, Any]:
+        """The user's options, and that only wanted columns are converted."""
+        import pyarrow.csv as pacsv
+
+        wanted = self._columns_of_file(path)
+        convert = copy.copy(self._csv_args.get("convert_options")) or pacsv.ConvertOptions()
+        if not wanted or convert.include_columns:
+            return self._csv_args
+        convert.include_columns = wanted
+        return {**self._csv_args, "convert_options": convert}
+
+
+def _parsed(data: bytes, arguments: dict[str, Any]) -> pa.Table:
+    import pyarrow as pa
+    import pyarrow.csv as pacsv
+
+    try:
+        return pacsv.read_csv(pa.BufferReader(data), **arguments)
+    except pa.ArrowInvalid:
+        # Only a parser in one thread knows the number of the row that is wrong.
+        options = copy.copy(arguments.get("read_options")) or pacsv.ReadOptions()
+        options.use_threads = False
+        return pacsv.read_csv(pa.BufferReader(data), **{**arguments, "read_options": options})
+
+
+class _Continued(io.RawIOBase):
+    """What was read of a stream already, and then the stream."""
+
+    def __init__(self, start: bytes, stream: pa.NativeFile) -> None:
+        self._start = memoryview(start)
+        self._stream = stream
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        if not self._start:
+            return bytes(self._stream.read(size if size >= 0 else None))
+        part = self._start if size < 0 else self._start[:size]
+        self._start = self._start[len(part) :]
+        return bytes(part)

@@ -1,0 +1,369 @@
+"""Parquet: only the wanted columns, row groups and rows are read; counts come from the footers."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+from runtime.data.io import blocks, errors, opening
+from runtime.data.io.files import PATH_COLUMN, FileBasedDatasource, constant, least, target_bytes
+from runtime.data.io.filesystems import is_local
+from runtime.data.io.grouping import group
+from runtime.data.io.interfaces import BlockMetadata, Predicate, ReadTask
+from runtime.data.io.partitioning import arrow_type
+from runtime.data.io.paths import File
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.dataset as pads
+    import pyarrow.parquet as pq
+
+_FOOTER_THREADS = 16
+_FOOTERS_BEFORE_READING = 256
+"""In sets of more files the driver reads this many footers and takes the other files to be like them."""
+
+_SCAN_OPTIONS = frozenset(
+    {"batch_size", "use_threads", "batch_readahead", "fragment_readahead", "cache_metadata"}
+)
+_BATCH_BYTES = 32 * 1024 * 1024
+_MAX_BATCH_ROWS = 131_072
+
+
+class _Part(NamedTuple):
+    """Some row groups of a file; None for all of a file whose footer was not read."""
+
+    file: File
+    row_groups: tuple[int, ...] | None
+    rows: int | None
+    size_bytes: int
+
+
+class ParquetDatasource(FileBasedDatasource):
+    """Rows of Parquet files.
+
+    Args:
+        columns: The columns to read, in this order; values of folders and "path" may be among them.
+        schema: The schema by which files are read: columns that a file lacks are null, others are cast. By default the
+            one that all files agree on, with wider numbers where they differ.
+        arrow_parquet_args: Options of `pyarrow.dataset.Fragment.to_batches`.
+    """
+
+    _SIZE_RATIO = 4.0
+
+    def __init__(
+        self,
+        paths: Any,
+        *,
+        columns: Sequence[str] | None = None,
+        arrow_parquet_args: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        arguments = dict(arrow_parquet_args or {})
+        options.setdefault("schema", arguments.pop("schema", None))
+        arguments.pop("dataset_kwargs", None)
+        unknown = sorted(set(arguments) - _SCAN_OPTIONS)
+        if "filter" in unknown:
+            raise ValueError(
+                "read_parquet takes no filter=: read_parquet(...).filter(expr=...) is pushed down."
+            )
+        if unknown:
+            raise TypeError(
+                f"read_parquet does not know the arguments {unknown}; it passes on {sorted(_SCAN_OPTIONS)}."
+            )
+        super().__init__(paths, **options)
+        self._scan_options = arguments
+        self._predicate: Predicate | None = None
+        self._footers: dict[str, pq.FileMetaData] = {}
+        self._given_schema = self._schema
+        if columns is not None:
+            self._columns = list(columns)
+
+    def with_columns(self, columns: list[str]) -> Self:
+        """A source that reads these columns, in this order."""
+        return self._changed(_columns=list(columns))
+
+    def with_predicate(self, predicate: Predicate) -> Self:
+        """A source that yields exactly the rows for which the expression is true. It skips row groups by statistics.
+
+        Raises:
+            ValueError: Arrow cannot evaluate the expression, so that it has to be a step of the plan.
+        """
+        if predicate.to_arrow() is None:
+            raise ValueError(f"{predicate} cannot be evaluated by Arrow.")
+        return self._changed(_predicate=predicate if self._predicate is None else self._predicate & predicate)
+
+    def row_count(self) -> int | None:
+        """The number of rows, from the footers; None with a predicate, which needs the rows themselves."""
+        if self._predicate is not None:
+            return None
+        rows = int(sum(footer.num_rows for footer in self._read_footers(self._files)))
+        return rows if self._limit is None else min(rows, self._limit)
+
+    def estimate_inmemory_data_size(self) -> int | None:
+        return sum(part.size_bytes for part in self._parts(self._files))
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        rows = least(self._limit, per_task_row_limit)
+        parts = self._parts(self._ordered())
+        if rows is not None and self._predicate is None and self._limit is not None:
+            parts = _enough(parts, self._limit)
+        schema = self._file_schema()
+        reader = self._changed(_files=(), _footers={}, _schema=schema)
+        size = target_bytes(data_context)
+        block_schema = self._block_schema()
+        tasks = []
+        for indices in group([part.size_bytes for part in parts], parallelism):
+            mine = parts[indices.start : indices.stop]
+            known = [part.rows for part in mine]
+            total = (
+                None
+                if None in known or self._predicate is not None
+                else sum(n for n in known if n is not None)
+            )
+            tasks.append(
+                ReadTask(
+                    functools.partial(reader._read_parts, _merged(mine), size, rows),
+                    BlockMetadata(
+                        num_rows=total if total is None or rows is None else min(total, rows),
+                        size_bytes=sum(part.size_bytes for part in mine),
+                        input_files=tuple(dict.fromkeys(part.file.path for part in mine)),
+                    ),
+                    block_schema,
+                    rows,
+                )
+            )
+        return tasks
+
+    def _block_schema(self) -> pa.Schema | None:
+        import pyarrow as pa
+
+        schema = self._full_schema(self._file_schema(), self._files[0].path) if self._files else None
+        if schema is None or self._columns is None:
+            return schema
+        return pa.schema([schema.field(name) for name in self._columns if name in schema.names])
+
+    def _file_schema(self) -> pa.Schema | None:
+        """The schema that all files whose footers are known agree on."""
+        import pyarrow as pa
+
+        if self._given_schema is not None or not self._files:
+            return self._given_schema
+        schema: pa.Schema | None = None
+        for file, footer in zip(
+            self._sample(self._files), self._read_footers(self._sample(self._files)), strict=True
+        ):
+            own = footer.schema.to_arrow_schema().remove_metadata()
+            if schema is None or schema.equals(own):
+                schema = own if schema is None else schema
+                continue
+            try:
+                schema = pa.unify_schemas([schema, own], promote_options="permissive")
+            except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+                reason = f"its columns do not fit those of {self._files[0].path}: {error}"
+                raise errors.FileReadError(file.path, reason) from error
+        return schema
+
+    def _full_schema(self, schema: pa.Schema | None, path: str) -> pa.Schema | None:
+        """With the columns that the path tells."""
+        import pyarrow as pa
+
+        if schema is None:
+            return None
+        values = self._parser(path) if self._parser is not None else {}
+        for name in values:
+            if name not in schema.names:
+                schema = schema.append(pa.field(name, arrow_type(values, name)))
+        if self._include_paths and PATH_COLUMN not in schema.names:
+            schema = schema.append(pa.field(PATH_COLUMN, pa.string()))
+        return schema
+
+    # ---- what the driver reads before the tasks are made
+
+    def _sample(self, files: Sequence[File]) -> Sequence[File]:
+        return files[:_FOOTERS_BEFORE_READING]
+
+    def _read_footers(self, files: Sequence[File]) -> list[pq.FileMetaData]:
+        """The footers of files, which are kept."""
+        unread = [file for file in files if file.path not in self._footers]
+        if len(unread) > 1 and not is_local(self._filesystem):
+            with ThreadPoolExecutor(_FOOTER_THREADS, thread_name_prefix="data-footers") as pool:
+                footers = list(pool.map(self._footer, unread))
+        else:
+            footers = [self._footer(file) for file in unread]
+        self._footers.update(zip((file.path for file in unread), footers, strict=True))
+        return [self._footers[file.path] for file in files]
+
+    def _footer(self, file: File) -> pq.FileMetaData:
+        import pyarrow.parquet as pq
+
+        def read() -> pq.FileMetaData:
+            with self._filesystem.open_input_file(file.path) as source:
+                return pq.read_metadata(source)
+
+        try:
+            return opening.with_retries(read)
+        except Exception as error:
+            errors.raise_for(file.path, error)
+
+    def _parts(self, files: Sequence[File]) -> list[_Part]:
+        """The row groups that have to be read, in order, with their bytes in memory."""
+        parts: list[_Part] = []
+        known = self._sample(self._files)
+        self._read_footers(known)
+        schema = self._file_schema()
+        file_bytes = sum(file.size_bytes for file in known) or 1
+        for file in files:
+            footer = self._footers.get(file.path)
+            if footer is None:
+                continue
+            groups = self._row_groups(file, schema)
+            for index in groups:
+                meta = footer.row_group(index)
+                parts.append(
+                    _Part(file, (index,), meta.num_rows, _memory_bytes(footer, index, self._columns))
+                )
+        if len(known) < len(files):
+            ratio = sum(part.size_bytes for part in parts) / file_bytes
+            by_file = {
+                path: list(found) for path, found in itertools.groupby(parts, lambda part: part.file.path)
+            }
+            parts = []
+            for file in files:
+                unread = [_Part(file, None, None, int(file.size_bytes * ratio))]
+                parts += by_file.get(file.path, []) if file.path in self._footers else unread
+        return parts
+
+    def _row_groups(self, file: File, schema: pa.Schema) -> list[int]:
+        """The row groups of a file that may have rows that satisfy the predicate."""
+        if self._predicate is None:
+            return list(range(self._footers[file.path].num_row_groups))
+        fragment = self._fragment(file, None, schema)
+        expression = self._predicate.to_arrow()
+        subset = fragment.subset(expression, schema=self._scan_schema(schema, file.path))
+        return [group.id for group in subset.row_groups]
+
+    # ---- what tasks do
+
+    def _read_parts(self, parts: Sequence[_Part], block_bytes: int, rows: int | None) -> Iterator[pa.Table]:
+        return blocks.sized(self._tables_of(parts), block_bytes, rows)
+
+    def _tables_of(self, parts: Sequence[_Part]) -> Iterator[pa.Table]:
+        from runtime.data._block import tensor
+
+        for part in parts:
+            try:
+                for table in self._scan(part):
+                    yield tensor.adopt_foreign(table)
+            except Exception as error:
+                errors.raise_for(part.file.path, error)
+
+    def _scan(self, part: _Part) -> Iterator[pa.Table]:
+        import pyarrow as pa
+
+        path = part.file.path
+        fragment = self._fragment(part.file, part.row_groups, self._schema)
+        schema = self._scan_schema(self._schema or fragment.physical_schema.remove_metadata(), path)
+        wanted = self._columns if self._columns is not None else schema.names
+        wanted = [*wanted, PATH_COLUMN] if self._include_paths and self._columns is None else list(wanted)
+        from_file = [name for name in wanted if name != PATH_COLUMN or not self._include_paths]
+        unknown = [name for name in from_file if name not in schema.names]
+        if unknown:
+            raise errors.FileReadError(path, f"it has no column {unknown[0]!r}, but {schema.names}")
+        options = {"batch_size": self._batch_rows(part), **self._scan_options}
+        expression = self._predicate.to_arrow() if self._predicate is not None else None
+        scanned = fragment.to_batches(schema=schema, columns=from_file, filter=expression, **options)
+        for batch in scanned:
+            table = pa.Table.from_batches([batch])
+            if self._include_paths and PATH_COLUMN in wanted:
+                at = wanted.index(PATH_COLUMN)
+                table = table.add_column(at, PATH_COLUMN, constant(path, pa.string(), batch.num_rows))
+            if batch.num_rows:
+                yield table
+
+    def _scan_schema(self, schema: pa.Schema, path: str) -> pa.Schema:
+        import pyarrow as pa
+
+        values = self._parser(path) if self._parser is not None else {}
+        for name in values:
+            if name not in schema.names:
+                schema = schema.append(pa.field(name, arrow_type(values, name)))
+        return schema
+
+    def _fragment(
+        self, file: File, row_groups: tuple[int, ...] | None, schema: pa.Schema | None
+    ) -> pads.ParquetFileFragment:
+        """The file as Arrow scans it, with the values of its folders as facts about its rows."""
+        import pyarrow as pa
+        import pyarrow.dataset as pads
+
+        values = self._parser(file.path) if self._parser is not None else {}
+        known = None
+        for name, value in values.items():
+            if schema is None or name not in schema.names:
+                fact = pads.field(name) == pa.scalar(value, arrow_type(values, name))
+                known = fact if known is None else known & fact
+        options = {} if known is None else {"partition_expression": known}
+        scan = pads.ParquetFragmentScanOptions(pre_buffer=not is_local(self._filesystem))
+        form = pads.ParquetFileFormat(default_fragment_scan_options=scan)
+        fragment = form.make_fragment(file.path, self._filesystem, **options)
+        if row_groups is None:
+            return fragment
+        return fragment.subset(
+            row_group_ids=list(row_groups)
+        )  # make_fragment does not keep the order of row groups
+
+    def _batch_rows(self, part: _Part) -> int:
+        row_bytes = part.size_bytes / part.rows if part.rows else 1024
+        return int(max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES / max(row_bytes, 1))))
+
+
+def _enough(parts: list[_Part], rows: int) -> list[_Part]:
+    """The first parts that have so many rows."""
+    found = 0
+    for index, part in enumerate(parts):
+        if part.rows is None:
+            return parts
+        found += part.rows
+        if found >= rows:
+            return parts[: index + 1]
+    return parts
+
+
+def _merged(parts: Sequence[_Part]) -> list[_Part]:
+    """Row groups of one file that follow one another as one part, so that the file is opened once."""
+    merged: list[_Part] = []
+    for part in parts:
+        last = merged[-1] if merged else None
+        if last is None or last.file != part.file or last.row_groups is None or part.row_groups is None:
+            merged.append(part)
+            continue
+        rows = (last.rows or 0) + (part.rows or 0)
+        groups = last.row_groups + part.row_groups
+        merged[-1] = _Part(part.file, groups, rows, last.size_bytes + part.size_bytes)
+    return merged
+
+
+def _memory_bytes(footer: pq.FileMetaData, row_group: int, columns: Sequence[str] | None) -> int:
+    """Bytes in memory of a row group: exact for columns of numbers, a guess for strings and lists."""
+    meta = footer.row_group(row_group)
+    total = 0
+    for index in range(meta.num_columns):
+        chunk = meta.column(index)
+        if columns is not None and chunk.path_in_schema.partition(".")[0] not in columns:
+            continue
+        width = _WIDTHS.get(chunk.physical_type)
+        if width is not None:
+            total += int(chunk.num_values * width)
+        else:
+            # A dictionary holds each value once; in memory a value is there as often as it occurs.
+            repeats = 3 if chunk.has_dictionary_page else 1
+            total += chunk.total_uncompressed_size * repeats + 4 * chunk.num_values
+    return total
+
+
+_WIDTHS = {"INT32": 4, "INT64": 8, "FLOAT": 4, "DOUBLE": 8, "INT96": 8, "BOOLEAN": 0.125}
