@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from runtime.data.io.filenames import FilenameProvider
+from runtime.data.io.files import FileBasedDatasource, FileShuffleConfig
 from runtime.data.io.interfaces import (
     BlockMetadata,
     Datasink,
@@ -17,16 +19,22 @@ from runtime.data.io.partitioning import (
     PathPartitionFilter,
     PathPartitionParser,
 )
+from runtime.data.io.sinks import BlockBasedFileDatasink, RowBasedFileDatasink
 
 __all__ = [
+    "BlockBasedFileDatasink",
     "BlockMetadata",
     "Datasink",
     "Datasource",
+    "FileBasedDatasource",
+    "FileShuffleConfig",
+    "FilenameProvider",
     "PartitionStyle",
     "Partitioning",
     "PathPartitionFilter",
     "PathPartitionParser",
     "ReadTask",
+    "RowBasedFileDatasink",
     "SaveMode",
     "TaskContext",
     "WriteResult",

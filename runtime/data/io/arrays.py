@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from runtime.data.io.files import FileBasedDatasource
+from runtime.data.io.sinks import Block, BlockBasedFileDatasink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -25,11 +27,31 @@ class NumpyDatasource(FileBasedDatasource):
         self._load_args = dict(numpy_load_args or {})
 
     def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[pa.Table]:
-        import io
-
         import numpy as np
 
         from runtime.data._block import batch
 
         values = np.load(io.BytesIO(f.read()), **self._load_args)
         yield batch.from_batch({self._COLUMN: np.atleast_1d(values)})
+
+
+class NumpyDatasink(BlockBasedFileDatasink):
+    """Writes a column to `.npy` files.
+
+    Args:
+        column: The column.
+    """
+
+    def __init__(self, path: str, *, column: str, **options: Any) -> None:
+        super().__init__(path, file_format="npy", **options)
+        self._column = column
+
+    def write_block_to_file(self, block: Block, file: pa.NativeFile) -> None:
+        import numpy as np
+
+        table = block.to_arrow()
+        if self._column not in table.column_names:
+            raise ValueError(f"There is no column {self._column!r} to write, but {table.column_names}.")
+        buffer = io.BytesIO()
+        np.save(buffer, block.to_numpy(self._column))
+        file.write(buffer.getbuffer())

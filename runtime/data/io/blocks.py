@@ -61,6 +61,25 @@ def sized(tables: Iterable[pa.Table], target_bytes: int, rows: int | None = None
         yield empty
 
 
+def joined(tables: Iterable[pa.Table], least_bytes: int, least_rows: int) -> Iterator[pa.Table]:
+    """Joins tables until they have so many bytes and rows; the last may have fewer, and those before other columns."""
+    pending: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        if table.num_rows == 0:
+            continue
+        if pending and not _may_join(pending[0].schema, table.schema):
+            yield _joined(pending)
+            pending, rows, size = [], 0, 0
+        pending.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if size >= least_bytes and rows >= least_rows:
+            yield _joined(pending)
+            pending, rows, size = [], 0, 0
+    if pending:
+        yield _joined(pending)
+
+
 def _may_join(first: pa.Schema, second: pa.Schema) -> bool:
     if first.equals(second):
         return True

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from runtime.data.io.errors import FileReadError
 from runtime.data.io.files import FileBasedDatasource
+from runtime.data.io.sinks import StreamingFileDatasink, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,3 +98,45 @@ class _Continued(io.RawIOBase):
         part = self._start if size < 0 else self._start[:size]
         self._start = self._start[len(part) :]
         return bytes(part)
+
+
+class CSVDatasink(StreamingFileDatasink):
+    """Writes CSV files with a header.
+
+    Args:
+        arrow_csv_args: Arguments of `pyarrow.csv.CSVWriter`, for example write_options.
+        arrow_csv_args_fn: Makes more of them in the task, for those that do not pickle.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        arrow_csv_args: dict[str, Any] | None = None,
+        arrow_csv_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(path, file_format="csv", **options)
+        self._arguments = dict(arrow_csv_args or {})
+        self._arguments_fn = arrow_csv_args_fn
+        options_given = self._arguments.pop("write_options", None)
+        # WriteOptions themselves do not pickle.
+        names = ("include_header", "batch_size", "delimiter", "quoting_style")
+        self._write_options = {
+            name: getattr(options_given, name) for name in names if options_given is not None
+        }
+
+    def open_writer(self, file: pa.NativeFile, schema: pa.Schema) -> Writer:
+        import pyarrow as pa
+        import pyarrow.csv as pacsv
+
+        arguments = {"write_options": pacsv.WriteOptions(**self._write_options), **self._arguments}
+        arguments.update(self._arguments_fn() if self._arguments_fn else {})
+        for field in schema:
+            if pa.types.is_nested(field.type) or isinstance(field.type, pa.BaseExtensionType):
+                raise ValueError(
+                    f"Column {field.name!r} of type {field.type} does not fit into CSV; drop it, make it a string,"
+                    " or write Parquet or JSON."
+                )
+        writer: Writer = pacsv.CSVWriter(file, schema, **arguments)
+        return writer

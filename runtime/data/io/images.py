@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from runtime.data.io.errors import missing
 from runtime.data.io.files import FileBasedDatasource
 from runtime.data.io.paths import File
+from runtime.data.io.sinks import RowBasedFileDatasink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,8 +45,6 @@ class ImageDatasource(FileBasedDatasource):
         self._mode = mode
 
     def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[pa.Table]:
-        import io
-
         import numpy as np
         import PIL.Image
 
@@ -71,3 +71,26 @@ class ImageDatasource(FileBasedDatasource):
         if self._size is None:
             return super()._estimate(file)
         return self._size[0] * self._size[1] * _CHANNELS.get(self._mode or "RGB", 3)
+
+
+class ImageDatasink(RowBasedFileDatasink):
+    """Writes the images of a column to a file each.
+
+    Args:
+        column: The column, of arrays of height, width and channels.
+        file_format: Pillow's format, which is also the ending of names.
+    """
+
+    def __init__(self, path: str, *, column: str, file_format: str, **options: Any) -> None:
+        super().__init__(path, file_format=file_format, **options)
+        self._column = column
+        self._format = "jpeg" if file_format.lower() == "jpg" else file_format
+
+    def write_row_to_file(self, row: dict[str, Any], file: pa.NativeFile) -> None:
+        import PIL.Image
+
+        if self._column not in row:
+            raise ValueError(f"There is no column {self._column!r} to write, but {list(row)}.")
+        buffer = io.BytesIO()
+        PIL.Image.fromarray(row[self._column]).save(buffer, format=self._format)
+        file.write(buffer.getbuffer())

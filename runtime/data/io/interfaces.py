@@ -138,9 +138,10 @@ class ReadTask:
 class Datasource:
     """Where a data set comes from. Subclass it and give the result to `read_datasource`.
 
-    A source may also offer what the plan pushes down, as methods that return a new source and leave this one as it is:
-    `with_columns(list[str])` reads these columns only, in this order; `with_predicate(Expr)` yields exactly the rows
-    that satisfy the expression; `with_limit(int)` may read less, as the data set is cut to that many rows afterwards.
+    A source may also offer what the plan pushes down, as methods that return a new source and leave this one as it is.
+    `with_columns(list[str])` reads these columns only, in this order. `with_predicate(Expr)` yields exactly the rows
+    that satisfy the expression, or is None if the source cannot. `with_limit(int)` may read less, as the plan keeps its
+    limit.
     `row_count()` returns the exact number of rows, or None if it is not cheap to know.
     """
 

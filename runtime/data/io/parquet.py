@@ -85,14 +85,13 @@ class ParquetDatasource(FileBasedDatasource):
         """A source that reads these columns, in this order."""
         return self._changed(_columns=list(columns))
 
-    def with_predicate(self, predicate: Predicate) -> Self:
+    def with_predicate(self, predicate: Predicate) -> Self | None:
         """A source that yields exactly the rows for which the expression is true. It skips row groups by statistics.
 
-        Raises:
-            ValueError: Arrow cannot evaluate the expression, so that it has to be a step of the plan.
+        None if Arrow cannot evaluate the expression, so that it has to be a step of the plan.
         """
         if predicate.to_arrow() is None:
-            raise ValueError(f"{predicate} cannot be evaluated by Arrow.")
+            return None
         return self._changed(_predicate=predicate if self._predicate is None else self._predicate & predicate)
 
     def row_count(self) -> int | None:

@@ -9,7 +9,6 @@ import threading
 import fsspec
 import numpy as np
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
@@ -98,25 +97,6 @@ class TestHTTP:
     def test_a_missing_file(self, site):
         with pytest.raises(FileNotFoundError, match=r"c\.txt"):
             TextDatasource(f"{site}/c.txt")
-
-
-@pytest.fixture(scope="module")
-def s3():
-    server_module = pytest.importorskip("moto.server")
-    server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    filesystem = pafs.S3FileSystem(
-        access_key="a",
-        secret_key="b",
-        region="us-east-1",
-        scheme="http",
-        endpoint_override=f"{host}:{port}",
-        allow_bucket_creation=True,
-    )
-    filesystem.create_dir("data")
-    yield filesystem
-    server.stop()
 
 
 class TestS3:

@@ -1,0 +1,410 @@
+"""The base of all sinks that write files: staged files, an atomic commit, modes, sizes of files.
+
+A task writes to a hidden folder `.staging-<write id>/<attempt>` below the target. The driver renames what successful
+attempts wrote, and removes the folder. So readers never see half a file, failed writes leave nothing, and a task that
+ran twice leaves its files once. The rename of a single file is atomic; that of all of them together is not.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import uuid
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from runtime.data.io import blocks as block_sizes
+from runtime.data.io import opening, paths
+from runtime.data.io.filenames import FilenameProvider
+from runtime.data.io.filesystems import is_local, resolve
+from runtime.data.io.interfaces import Datasink, SaveMode, TaskContext, WriteResult
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_STAGING = ".staging-"
+_COMMIT_THREADS = 16
+_WITHOUT_FOLDERS = frozenset(
+    {"s3", "gcs", "abfs"}
+)  # a folder there is the prefix of names, and needs no creation
+
+
+class StagedFile(NamedTuple):
+    """A file that waits for the commit: where it is, and its path below the target."""
+
+    staged: str
+    relative: str
+
+
+class Writer(Protocol):
+    """Writes tables of one schema to an open file."""
+
+    def write(self, table: pa.Table) -> None: ...
+
+    def close(self) -> None:
+        """Completes the content; the file itself is closed by its owner."""
+
+
+class TaskFiles:
+    """The files of one attempt of a task."""
+
+    def __init__(self, sink: FileDatasink, ctx: TaskContext) -> None:
+        self._sink = sink
+        self._task = ctx.task_idx
+        self._folder = posixpath.join(sink.staging, uuid.uuid4().hex[:12])
+        self.done: list[StagedFile] = []
+        self._opened = 0
+
+    @contextmanager
+    def for_block(self, first: pa.Table, folder: str = "") -> Iterator[pa.NativeFile]:
+        """Opens a file for many rows, of which `first` are the first ones, in a folder below the target."""
+        provider = self._sink.filename_provider
+        name = provider.get_filename_for_block(first, self._sink.write_id, self._task, self._opened)
+        with self._open(posixpath.join(folder, name)) as file:
+            yield file
+
+    @contextmanager
+    def for_row(self, row: dict[str, Any], block: int, index: int) -> Iterator[pa.NativeFile]:
+        """Opens the file of a single row."""
+        provider = self._sink.filename_provider
+        with self._open(
+            provider.get_filename_for_row(row, self._sink.write_id, self._task, block, index)
+        ) as file:
+            yield file
+
+    @contextmanager
+    def _open(self, relative: str) -> Iterator[pa.NativeFile]:
+        self._opened += 1
+        staged = posixpath.join(self._folder, relative)
+        self._sink.make_folder(posixpath.dirname(staged))
+        with self._sink.filesystem.open_output_stream(staged, **self._sink.open_args) as file:
+            yield file
+        self.done.append(StagedFile(staged, relative))
+
+
+class FileDatasink(Datasink[list[StagedFile]]):
+    """Writes files into a folder.
+
+    Args:
+        path: The folder, local or with a scheme. On several nodes it must be storage that all of them share.
+        filesystem: A file system of pyarrow or fsspec; by default the path's scheme decides.
+        try_create_dir: Whether to create the folder if it does not exist.
+        open_stream_args: Arguments of `pyarrow.fs.FileSystem.open_output_stream`, for example compression.
+        filename_provider: Names the files.
+        dataset_uuid: With what names start by default.
+        file_format: The ending of names by default.
+        mode: What to do where files exist. APPEND adds files; OVERWRITE removes the old ones when the new ones are
+            complete; IGNORE writes nothing; ERROR and CREATE raise.
+
+    Raises:
+        ValueError: The mode is UPSERT, which is for tables of databases.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        filesystem: Any = None,
+        try_create_dir: bool = True,
+        open_stream_args: dict[str, Any] | None = None,
+        filename_provider: FilenameProvider | None = None,
+        dataset_uuid: str | None = None,
+        file_format: str | None = None,
+        mode: SaveMode | str = SaveMode.APPEND,
+    ) -> None:
+        self.mode = SaveMode.of(mode)
+        if self.mode is SaveMode.UPSERT:
+            raise ValueError("Files cannot be written with mode 'upsert'; use 'append' or 'overwrite'.")
+        self.filesystem, (self.path,) = resolve(path, filesystem)
+        self.filename_provider = filename_provider or FilenameProvider(dataset_uuid, file_format)
+        self.open_args = dict(open_stream_args or {})
+        self.write_id = uuid.uuid4().hex
+        self._may_create_folder = try_create_dir
+        self._skips = False
+
+    @property
+    def staging(self) -> str:
+        """The hidden folder of files that are not committed."""
+        return posixpath.join(self.path, _STAGING + self.write_id)
+
+    @property
+    def skips_write(self) -> bool:
+        return self._skips
+
+    def on_write_start(self, schema: pa.Schema | None = None) -> None:
+        """Looks what exists, and creates the folder.
+
+        Raises:
+            ValueError: There are files, which the mode does not allow.
+            FileNotFoundError: The folder does not exist and is not to be created.
+        """
+        self.write_id = uuid.uuid4().hex
+        if self.mode in (SaveMode.ERROR, SaveMode.CREATE) and self._existing():
+            raise ValueError(
+                f"Path {self.path} already exists. Use mode='append', 'overwrite' or 'ignore' if that is expected."
+            )
+        self._skips = self.mode is SaveMode.IGNORE and bool(self._existing())
+        if self._skips:
+            return
+        if self._may_create_folder:
+            self.make_folder(self.path)
+        elif not self._exists():
+            raise FileNotFoundError(
+                f"{self.path} does not exist; create it, or write with try_create_dir=True"
+            )
+
+    def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> list[StagedFile]:
+        if self._skips:
+            return []
+        files = TaskFiles(self, ctx)
+        self.write_blocks(blocks, files)
+        return files.done
+
+    @abstractmethod
+    def write_blocks(self, blocks: Iterable[pa.Table], files: TaskFiles) -> None:
+        """Writes a task's blocks to files."""
+
+    def on_write_complete(self, write_result: WriteResult[list[StagedFile]]) -> None:
+        """Moves the files to their places.
+
+        Raises:
+            ValueError: Two files have the same name, which the filename provider gave. Nothing is moved.
+        """
+        if self._skips:
+            return
+        staged = [file for files in write_result.write_returns for file in files]
+        names: set[str] = set()
+        for file in staged:
+            if file.relative in names:
+                raise ValueError(
+                    f"Two files of this write are named {file.relative}; names must be different."
+                )
+            names.add(file.relative)
+        targets = [posixpath.join(self.path, file.relative) for file in staged]
+        old = self._existing() if self.mode is SaveMode.OVERWRITE else []
+        for folder in sorted({posixpath.dirname(target) for target in targets}):
+            self.make_folder(folder)
+        self._in_parallel(self.filesystem.move, [file.staged for file in staged], targets)
+        outdated = sorted(set(old) - set(targets))
+        self._in_parallel(self.filesystem.delete_file, outdated)
+        self._remove_staging()
+
+    def on_write_failed(self, error: Exception) -> None:
+        """Removes what the tasks wrote."""
+        if not self._skips:
+            self._remove_staging()
+
+    def make_folder(self, folder: str) -> None:
+        """Creates a folder and those above it, where the file system has folders."""
+        if self.filesystem.type_name not in _WITHOUT_FOLDERS:
+            self.filesystem.create_dir(folder, recursive=True)
+
+    def _exists(self) -> bool:
+        import pyarrow.fs as pafs
+
+        return bool(self.filesystem.get_file_info(self.path).type != pafs.FileType.NotFound)
+
+    def _existing(self) -> list[str]:
+        if not self._exists():
+            return []
+        return [file.path for file in paths.expand(self.filesystem, [self.path], ignore_missing=True)]
+
+    def _remove_staging(self) -> None:
+        try:
+            self.filesystem.delete_dir(self.staging)
+        except FileNotFoundError:
+            pass  # no task has written anything
+        except OSError:
+            if self.filesystem.type_name not in _WITHOUT_FOLDERS:
+                raise
+
+    def _in_parallel(self, call: Any, *arguments: Sequence[str]) -> None:
+        def with_retries(*each: str) -> None:
+            opening.with_retries(lambda: call(*each))
+
+        if is_local(self.filesystem) or len(arguments[0]) < 2:
+            for each in zip(*arguments, strict=True):
+                call(*each)
+            return
+        with ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="data-commit") as pool:
+            list(pool.map(with_retries, *arguments))
+
+
+class StreamingFileDatasink(FileDatasink):
+    """Writes blocks to a file as they come, so that a task holds one block at a time.
+
+    Args:
+        min_rows_per_file: The fewest rows of a file, as far as the data set has them.
+        max_rows_per_file: The most rows of a file.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        min_rows_per_file: int | None = None,
+        max_rows_per_file: int | None = None,
+        **options: Any,
+    ) -> None:
+        for name, rows in (
+            ("min_rows_per_file", min_rows_per_file),
+            ("max_rows_per_file", max_rows_per_file),
+        ):
+            if rows is not None and rows < 1:
+                raise ValueError(f"{name} must be at least 1, not {rows}.")
+        if (
+            min_rows_per_file is not None
+            and max_rows_per_file is not None
+            and min_rows_per_file > max_rows_per_file
+        ):
+            raise ValueError(f"min_rows_per_file={min_rows_per_file} is more than {max_rows_per_file=}.")
+        super().__init__(path, **options)
+        self._min_rows = min_rows_per_file
+        self._max_rows = max_rows_per_file
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        return self._min_rows
+
+    @abstractmethod
+    def open_writer(self, file: pa.NativeFile, schema: pa.Schema) -> Writer:
+        """A writer of tables of this schema."""
+
+    def write_blocks(self, blocks: Iterable[pa.Table], files: TaskFiles) -> None:
+        with RollingFile(self, files) as rolling:
+            for table in blocks:
+                rolling.write(table)
+
+    @property
+    def max_rows_per_file(self) -> int | None:
+        return self._max_rows
+
+
+class RollingFile:
+    """Writes tables to a file, and to a new one when it is full or the schema changes."""
+
+    def __init__(self, sink: StreamingFileDatasink, files: TaskFiles, folder: str = "") -> None:
+        self._sink = sink
+        self._files = files
+        self._folder = folder
+        self._context: Any = None
+        self._writer: Writer | None = None
+        self._schema: pa.Schema | None = None
+        self._rows = 0
+
+    def __enter__(self) -> RollingFile:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is None:
+            self.close()
+        elif self._writer is not None:
+            self._context.__exit__(*error)
+
+    def write(self, table: pa.Table) -> None:
+        limit = self._sink.max_rows_per_file
+        while table.num_rows:
+            if self._writer is not None and (self._rows == limit or not table.schema.equals(self._schema)):
+                self.close()
+            if self._writer is None:
+                self._open(table)
+            assert self._writer is not None
+            part = table if limit is None else table.slice(0, limit - self._rows)
+            self._writer.write(part)
+            self._rows += part.num_rows
+            table = table.slice(part.num_rows)
+
+    def _open(self, table: pa.Table) -> None:
+        self._context = self._files.for_block(table, self._folder)
+        self._writer = self._sink.open_writer(self._context.__enter__(), table.schema)
+        self._schema, self._rows = table.schema, 0
+
+    def close(self) -> None:
+        """Completes the file, if one is open."""
+        if self._writer is None:
+            return
+        writer, self._writer = self._writer, None
+        writer.close()
+        self._context.__exit__(None, None, None)
+
+
+class Block:
+    """A table under the names by which `BlockBasedFileDatasink`s of Ray look at a block."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def to_arrow(self) -> pa.Table:
+        return self._table
+
+    def to_pandas(self) -> Any:
+        from runtime.data._block import batch
+
+        return batch.to_pandas(self._table)
+
+    def to_numpy(self, columns: str | list[str] | None = None) -> Any:
+        from runtime.data._block import batch
+
+        arrays = batch.to_numpy(self._table)
+        return (
+            arrays[columns]
+            if isinstance(columns, str)
+            else {name: arrays[name] for name in columns or arrays}
+        )
+
+    def num_rows(self) -> int:
+        return int(self._table.num_rows)
+
+    def size_bytes(self) -> int:
+        return int(self._table.nbytes)
+
+    def schema(self) -> pa.Schema:
+        return self._table.schema
+
+    def iter_rows(self, public_row_format: bool = True) -> Iterator[dict[str, Any]]:
+        from runtime.data._block import batch
+
+        return batch.rows(self._table)
+
+
+class BlockBasedFileDatasink(FileDatasink):
+    """Writes blocks to a file each; small blocks of a task are joined. A subclass defines `write_block_to_file`.
+
+    Args:
+        min_rows_per_file: The fewest rows of a file, as far as the data set has them.
+    """
+
+    def __init__(self, path: str, *, min_rows_per_file: int | None = None, **options: Any) -> None:
+        super().__init__(path, **options)
+        self._min_rows = min_rows_per_file
+
+    @property
+    def min_rows_per_write(self) -> int | None:
+        return self._min_rows
+
+    @abstractmethod
+    def write_block_to_file(self, block: Block, file: pa.NativeFile) -> None:
+        """Writes a block (`block.to_arrow()`, `block.to_pandas()`) to an open file."""
+
+    def write_blocks(self, blocks: Iterable[pa.Table], files: TaskFiles) -> None:
+        for table in block_sizes.joined(blocks, block_sizes.TARGET_BYTES, self._min_rows or 0):
+            with files.for_block(table) as file:
+                self.write_block_to_file(Block(table), file)
+
+
+class RowBasedFileDatasink(FileDatasink):
+    """Writes rows to a file each. A subclass defines `write_row_to_file`."""
+
+    @abstractmethod
+    def write_row_to_file(self, row: dict[str, Any], file: pa.NativeFile) -> None:
+        """Writes a row to an open file."""
+
+    def write_blocks(self, blocks: Iterable[pa.Table], files: TaskFiles) -> None:
+        from runtime.data._block import batch
+
+        for number, table in enumerate(blocks):
+            for index, row in enumerate(batch.rows(table)):
+                with files.for_row(row, number, index) as file:
+                    self.write_row_to_file(row, file)
