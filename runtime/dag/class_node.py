@@ -37,7 +37,7 @@ class ClassNode(DAGNode):
             )
 
     def _run(self, execution: Execution) -> Any:
-        args, kwargs = execution.resolve(self._bound_args), execution.resolve(self._bound_kwargs)
+        args, kwargs = self._filled(execution)
         return self._actor_class.remote(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
@@ -94,6 +94,7 @@ class ClassMethodNode(DAGNode):
     ) -> None:
         super().__init__(args, kwargs, options)
         self._owner = owner
+        self._is_owner_bound = isinstance(owner, DAGNode)
         self._method_name = method_name
         self._previous = previous
 
@@ -103,18 +104,12 @@ class ClassMethodNode(DAGNode):
 
     def _needed(self) -> list[DAGNode]:
         before = [self._previous] if self._previous is not None else []
-        owner = [self._owner] if isinstance(self._owner, DAGNode) else []
+        owner = [self._owner] if self._is_owner_bound else []
         return [*before, *owner, *super()._needed()]
 
     def _run(self, execution: Execution) -> Any:
-        if self._previous is not None:
-            execution.result_of(self._previous)
-        actor = execution.resolve(self._owner)
-        args, kwargs = execution.resolve(self._bound_args), execution.resolve(self._bound_kwargs)
-        return self.call(actor, args, kwargs)
-
-    def call(self, actor: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Makes the call on `actor`."""
+        args, kwargs = self._filled(execution)
+        actor = execution.results[self._owner] if self._is_owner_bound else self._owner
         method = getattr(actor, self._method_name)
         if self._bound_options:
             method = method.options(**self._bound_options)
@@ -146,7 +141,7 @@ class ClassMethodOutput(ClassMethodNode):
         return [self.class_method_call]
 
     def _run(self, execution: Execution) -> Any:
-        return execution.result_of(self.class_method_call)[self.output_idx]
+        return execution.results[self.class_method_call][self.output_idx]
 
     def _described(self) -> str:
         return f"{self._method_name}()[{self.output_idx}]"

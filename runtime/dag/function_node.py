@@ -28,7 +28,7 @@ class FunctionNode(DAGNode):
         self._name = name
 
     def _run(self, execution: Execution) -> Any:
-        args, kwargs = execution.resolve(self._bound_args), execution.resolve(self._bound_kwargs)
+        args, kwargs = self._filled(execution)
         return self._function.remote(*args, **kwargs)
 
     def _described(self) -> str:

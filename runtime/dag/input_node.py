@@ -84,7 +84,7 @@ class InputAttributeNode(DAGNode):
         return self._key
 
     def _run(self, execution: Execution) -> Any:
-        data = execution.result_of(self._input_node)
+        data = execution.results[self._input_node]
         if not isinstance(data, DAGInputData) and self._is_attribute:
             return getattr(data, str(self._key))
         return data[self._key]

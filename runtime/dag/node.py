@@ -10,22 +10,52 @@ from typing import Any, NoReturn, Protocol
 
 
 class Execution:
-    """One execution of a graph: its input and the results of its nodes. A node that is used twice runs once."""
+    """One execution of a graph: its input and the results of its nodes so far.
+
+    Args:
+        args, kwargs: the input.
+    """
+
+    __slots__ = ("args", "kwargs", "results")
 
     def __init__(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         self.args = args
         self.kwargs = kwargs
         self.results: dict[DAGNode, Any] = {}
 
-    def result_of(self, node: DAGNode) -> Any:
-        """The result of a node, which runs now if it has not run yet."""
-        if node not in self.results:
-            self.results[node] = node._run(self)
-        return self.results[node]
 
-    def resolve(self, value: Any) -> Any:
-        """The value with nodes replaced by their results, in containers too."""
-        return replace(value, self.result_of)
+class Arguments:
+    """The arguments of a call, looked through once for the nodes in them.
+
+    Args:
+        args, kwargs: as they were bound.
+    """
+
+    __slots__ = ("_args", "_kwargs", "_nested", "_nested_kwargs", "_nodes")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._args = args
+        self._kwargs = kwargs
+        self._nodes = [(at, arg) for at, arg in enumerate(args) if isinstance(arg, DAGNode)]
+        self._nested = [at for at, arg in enumerate(args) if not isinstance(arg, DAGNode) and nodes_in(arg)]
+        self._nested_kwargs = [key for key, arg in kwargs.items() if nodes_in(arg)]
+
+    def filled(self, results: Mapping[DAGNode, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """The arguments with the nodes' results in place of nodes, in containers too."""
+        args: Sequence[Any] = self._args
+        kwargs: Mapping[str, Any] = self._kwargs
+        if self._nodes or self._nested:
+            args = copied = list(args)
+            for at, node in self._nodes:
+                copied[at] = results[node]
+            for at in self._nested:
+                copied[at] = replace(copied[at], results.__getitem__)
+        if self._nested_kwargs:
+            kwargs = {
+                **kwargs,
+                **{key: replace(kwargs[key], results.__getitem__) for key in self._nested_kwargs},
+            }
+        return args, kwargs
 
 
 _bound = itertools.count()
@@ -66,6 +96,10 @@ class DAGNode(ABC):
         self._bound_options = dict(options or {})
         self._bound_at = next(_bound)
         self._stable_uuid = uuid.uuid4().hex
+        self._arguments: Arguments | None = None  # of the bound ones; made when it first runs
+        self._order: list[DAGNode] | None = (
+            None  # of the graph that ends here; made when it is first executed
+        )
         self._last_execution: Execution | None = None
 
     def execute(self, *args: Any, _ray_cache_refs: bool = False, **kwargs: Any) -> Any:
@@ -77,15 +111,30 @@ class DAGNode(ABC):
         Returns:
             An `ObjectRef` for a call, a handle for an actor, a list for several outputs.
         """
+        order = self._order
+        if order is None:
+            order = self._order = self._in_order()
+        execution = Execution(args, kwargs)
+        results = execution.results
+        for node in order:
+            results[node] = node._run(execution)
+        self._last_execution = execution if _ray_cache_refs else None
+        return results[self]
+
+    def _in_order(self) -> list[DAGNode]:
+        """The graph's nodes in the order of `bind`, in which the calls of an actor run. No node is bound before those
+        that it needs."""
         nodes = self._all_nodes()
         if sum(node._is_input for node in nodes) > 1:
             raise AssertionError("Each DAG should only have one unique InputNode.")
-        execution = Execution(args, kwargs)
-        for node in sorted(nodes, key=_when_bound):  # the calls of an actor run in the order of `bind`
-            execution.result_of(node)
-        result = execution.result_of(self)
-        self._last_execution = execution if _ray_cache_refs else None
-        return result
+        return sorted(nodes, key=_when_bound)
+
+    def _filled(self, execution: Execution) -> tuple[Sequence[Any], Mapping[str, Any]]:
+        """The arguments, with results in place of nodes."""
+        arguments = self._arguments
+        if arguments is None:
+            arguments = self._arguments = Arguments(self._bound_args, self._bound_kwargs)
+        return arguments.filled(execution.results)
 
     async def get_object_refs_from_last_execute(self) -> dict[str, Any]:
         """Results by the nodes' ids, of the last `execute(_ray_cache_refs=True)`."""
@@ -165,7 +214,7 @@ class DAGNode(ABC):
 
     @abstractmethod
     def _run(self, execution: Execution) -> Any:
-        """Makes the call."""
+        """Makes the call. The nodes that it needs have run."""
 
     def __getattr__(self, name: str) -> Any:
         return self._refuse(name)

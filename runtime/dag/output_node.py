@@ -24,4 +24,4 @@ class MultiOutputNode(DAGNode):
         super().__init__(args, {})
 
     def _run(self, execution: Execution) -> Any:
-        return list(execution.resolve(self._bound_args))
+        return list(self._filled(execution)[0])
