@@ -11,43 +11,21 @@ Rates are operations per second, the median of the rounds. Ratios are medians of
 from __future__ import annotations
 
 import argparse
-import importlib
-import json
 import os
-import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import numpy as np
-from figures import Figures, progress, rounded
+from comparison import PER_S, Comparison, Measuring, Metric
 from processes import pss_bytes, with_descendants
 
 CPUS = 2
-WARM_UP_S = 0.3
 MIB = 2**20
-RUN_TIMEOUT_S = 1800.0
-LOWER_IS_BETTER = ("s", "MiB")
-
-
-@dataclass(frozen=True)
-class Metric:
-    """What is measured, and how far ahead of Ray it is to be: at least `floor` times, better `goal` times."""
-
-    name: str
-    unit: str
-    floor: float
-    goal: float
-    meaning: str
-
-
-PER_S = "per second"
 METRICS = (
     Metric("init to first result", "s", 6, 12, "`init`, one task, its result"),
     Metric("get of a number", PER_S, 10, 50, "an object that is here"),
@@ -81,63 +59,13 @@ METRICS = (
     Metric("memory of all processes at the end", "MiB", 6, 12, "pages that several share count once"),
     Metric("shutdown", "s", 6, 20, ""),
 )
-BY_NAME = {metric.name: metric for metric in METRICS}
 
 
-class Measuring:
-    """One engine, connected; what was found so far.
-
-    Args:
-        module: has Ray's API.
-        only: measures the metrics whose name contains this.
-        round_s, rounds: how long and how often each rate is taken.
-    """
-
-    def __init__(self, module: str, only: str, round_s: float, rounds: int) -> None:
-        self.ray: Any = importlib.import_module(module)
-        self.util: Any = importlib.import_module(f"{module}.util")
-        self.only = only
-        self.round_s = round_s
-        self.rounds = rounds
-        self.found: dict[str, float] = {}
-        self.errors: list[str] = []
-
-    def wants(self, name: str) -> bool:
-        """Whether it is to be measured."""
-        return self.only in BY_NAME[name].name
-
-    def note(self, name: str, value: float) -> None:
-        """Takes a figure."""
-        self.found[BY_NAME[name].name] = value
-        progress(f"engine: {name}: {rounded(value)} {BY_NAME[name].unit}")
-
-    def rate(self, name: str, operation: Callable[[], Any], count: float = 1) -> None:
-        """Takes the rate of an operation that does `count` of what the metric counts."""
-        if not self.wants(name):
-            return
-        try:
-            end = time.perf_counter() + WARM_UP_S
-            while time.perf_counter() < end:
-                operation()
-            self.note(name, statistics.median(self._round(operation, count) for _ in range(self.rounds)))
-        except Exception as error:  # the others are measured all the same
-            self.errors.append(f"{name}: {type(error).__name__}: {error}")
-            progress(f"engine: {self.errors[-1]}")
-
-    def _round(self, operation: Callable[[], Any], count: float) -> float:
-        done, start = 0, time.perf_counter()
-        while time.perf_counter() - start < self.round_s:
-            operation()
-            done += 1
-        return done * count / (time.perf_counter() - start)
-
-
-def measure(m: Measuring, queued: int) -> None:
+def measure(m: Measuring, options: argparse.Namespace) -> None:
     """Takes every metric of one engine."""
     ray = m.ray
-    extra = {"include_dashboard": False} if ray.__name__ == "ray" else {}
     start = time.perf_counter()
-    ray.init(num_cpus=CPUS, log_to_driver=False, logging_level="ERROR", **extra)
+    m.init(CPUS)
     try:
 
         @ray.remote
@@ -152,7 +80,7 @@ def measure(m: Measuring, queued: int) -> None:
         actors(m, nothing)
         groups(m)
         many_references(m, nothing)
-        queue(m, nothing, queued)
+        queue(m, nothing, options.queued)
         if m.wants("memory of all processes at the end"):
             memory = pss_bytes(with_descendants(os.getpid())) / MIB
             m.note("memory of all processes at the end", memory)
@@ -295,7 +223,7 @@ def many_references(m: Measuring, nothing: Any) -> None:
     """Ten thousand of them in one call."""
     ray = m.ray
     names = "get of 10,000 references", "tasks with 10,000 references"
-    if not any(map(m.wants, names)):
+    if not m.wants(*names):
         return
     many = [ray.put(number) for number in range(10_000)]
     m.rate(names[0], lambda: ray.get(many), len(many))
@@ -305,7 +233,7 @@ def many_references(m: Measuring, nothing: Any) -> None:
 def queue(m: Measuring, nothing: Any, count: int) -> None:
     """A long queue, once."""
     submitted, done = "50,000 tasks queued: submitted", "50,000 tasks queued: done"
-    if not (m.wants(submitted) or m.wants(done)):
+    if not m.wants(submitted, done):
         return
     start = time.perf_counter()
     refs = [nothing.remote() for _ in range(count)]
@@ -314,71 +242,10 @@ def queue(m: Measuring, nothing: Any, count: int) -> None:
     m.note(done, count / (time.perf_counter() - start))
 
 
-def of_another(python: str, module: str, arguments: list[str]) -> dict[str, float]:
-    """What this script finds elsewhere."""
-    command = [python, __file__, "--module", module, *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=RUN_TIMEOUT_S)
-    if not done.stdout:
-        raise RuntimeError(f"{python} measured nothing of {module}: status {done.returncode}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    if found["error"]:
-        progress(f"engine: {module}: {found['error']}")
-    return {row["name"]: row["value"] for row in found["figures"]}
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--module", default="", help="what to measure (default: runtime; with --against: ray)"
-    )
-    parser.add_argument(
-        "--against", metavar="PYTHON", help="compare with MODULE in the environment of this Python"
-    )
-    parser.add_argument("--runs", type=int, default=3, help="with --against: of each, in turn")
-    parser.add_argument("--only", default="", help="the metrics whose name contains this")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each round")
-    parser.add_argument("--queued", type=int, default=50_000, help="tasks in the long queue")
-    options = parser.parse_args()
-    figures = Figures("engine")
-    if not options.against:
-        measuring = Measuring(options.module or "runtime", options.only, options.seconds, options.rounds)
-        try:
-            measure(measuring, options.queued)
-        except Exception as error:
-            measuring.errors.append(f"{type(error).__name__}: {error}")
-        figures.error = "; ".join(measuring.errors)
-        own, other = [measuring.found], []
-    else:
-        given = ["--only", options.only, "--rounds", str(options.rounds), "--seconds", str(options.seconds)]
-        given += ["--queued", str(options.queued)]
-        own, other = [], []
-        for turn in range(options.runs):
-            progress(f"engine: run {turn + 1} of {options.runs}")
-            other.append(of_another(options.against, options.module or "ray", given))
-            own.append(of_another(sys.executable, "runtime", given))
-    for metric in METRICS:
-        add(figures, metric, own, other)
-    if not figures.rows and not figures.error:
-        figures.error = "nothing was measured"
-    print(figures.line(), flush=True)
-    return 1 if figures.error else 0
-
-
-def add(figures: Figures, metric: Metric, own: list[dict[str, float]], other: list[dict[str, float]]) -> None:
-    """One figure, with the peer's and the ratio where there is one."""
-    ours = [found[metric.name] for found in own if metric.name in found]
-    theirs = [found[metric.name] for found in other if metric.name in found]
-    if not ours:
-        return
-    more: dict[str, float] = {}
-    if theirs:
-        value, peer = statistics.median(ours), statistics.median(theirs)
-        ratio = peer / value if metric.unit in LOWER_IS_BETTER else value / peer
-        more = {"peer": rounded(peer), "ratio": rounded(ratio), "floor": metric.floor, "goal": metric.goal}
-    figures.add(metric.name, statistics.median(ours), metric.unit, metric.meaning, **more)
+    comparison = Comparison(__file__, __doc__, METRICS)
+    comparison.parser.add_argument("--queued", type=int, default=50_000, help="tasks in the long queue")
+    return comparison.run("engine", measure)
 
 
 if __name__ == "__main__":

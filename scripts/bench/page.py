@@ -35,6 +35,16 @@ SECTIONS = {
         "What compiled graphs and collectives send their values through: two processes, in the node's memory and over "
         "TCP on the loopback.",
     ),
+    "graphs": (
+        "Graphs",
+        "Graphs of tasks and actor calls, plain and compiled, on a local cluster with two CPUs: rates are the median "
+        "of three rounds of a second. Ray's compiled graphs spin while they wait; here they sleep and leave the cores "
+        "to others.",
+    ),
+    "collectives": (
+        "Collectives",
+        "Two members on one node that pass float32 arrays, in place; Ray with its backend gloo.",
+    ),
     "warm_workers": (
         "Warm workers",
         "Actors that need a large module, which each imports itself, or which their node has preloaded "

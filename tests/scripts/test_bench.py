@@ -31,6 +31,8 @@ SMALL = {
     "contention mix": ["contention.py", "--only", "mix", "--rounds", "1"],
     "contention stalls": ["contention.py", "--only", "stalls", "--calls", "3", "--seconds", "0.1"],
     "channels": ["channels.py", "--seconds", "0.05"],
+    "graphs": ["graphs.py", "--only", "graph of 3", "--rounds", "1", "--seconds", "0.01"],
+    "collectives": ["collectives.py", "--only", "barrier", "--rounds", "1", "--seconds", "0.01"],
     "warm workers": ["warm_workers.py", "--module", "decimal", "--rounds", "1"],
     "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
     "rest launched": [
