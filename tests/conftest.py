@@ -36,6 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--graph-kills", type=int, default=6, metavar="N", help="actors of compiled graphs that are killed"
     )
     parser.addoption(
+        "--graph-minutes", type=float, default=0.02, metavar="N", help="how long a compiled graph is executed"
+    )
+    parser.addoption(
         "--quick", action="store_true", help="only tests without large clusters, hosts, clouds or benchmarks"
     )
 

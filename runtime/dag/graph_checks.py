@@ -14,10 +14,10 @@ from runtime.dag.output_node import MultiOutputNode
 
 def check_nodes(nodes: Sequence[DAGNode]) -> None:
     """Raises ValueError or NotImplementedError, with the reason, if the graph cannot be compiled."""
-    inputs = sum(isinstance(node, InputNode) for node in nodes)
-    if inputs != 1:
+    inputs = [node for node in nodes if isinstance(node, InputNode)]
+    if len(inputs) != 1:
         raise NotImplementedError(
-            f"A graph is compiled for its input: it needs exactly one InputNode, but has {inputs}."
+            f"A graph is compiled for its input: it needs exactly one InputNode, but has {len(inputs)}."
         )
     for node in nodes:
         if isinstance(node, ClassNode) or (
@@ -44,6 +44,19 @@ def check_nodes(nodes: Sequence[DAGNode]) -> None:
                 f"Compiled DAGs end in calls of actors, and {end!r} is none: add what it needs to the results of "
                 "`execute` where they are used."
             )
+    _check_input(inputs[0], nodes)
+
+
+def _check_input(input_node: InputNode, nodes: Sequence[DAGNode]) -> None:
+    """What `execute` must be given is what the graph uses: a part that nobody uses is a mistake in the graph."""
+    used = {node.key for node in nodes if isinstance(node, InputAttributeNode)}
+    unused = [str(key) for key in input_node._keys if key not in used]
+    if unused:
+        raise ValueError(
+            f"Compiled Graph expects input to be accessed using all of attributes "
+            f"{', '.join(map(str, input_node._keys))}, but {', '.join(unused)} is unused. Ensure all input attributes "
+            "are used and contribute to the computation of the Compiled Graph output."
+        )
 
 
 def plan_of(root: DAGNode, nodes: Sequence[DAGNode]) -> tuple[Plan, Mapping[str, Any]]:

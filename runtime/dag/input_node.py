@@ -40,6 +40,7 @@ class InputNode(DAGNode):
             raise ValueError("InputNode should not take any args or kwargs.")
         super().__init__((), {})
         self._was_entered = False
+        self._keys: dict[int | str, None] = {}  # the positions and names that were asked for, in this order
 
     def __enter__(self) -> InputNode:
         self._was_entered = True
@@ -74,6 +75,7 @@ class InputAttributeNode(DAGNode):
 
     def __init__(self, input_node: InputNode, key: int | str, is_attribute: bool) -> None:
         super().__init__((input_node,), {})
+        input_node._keys[key] = None
         self._input_node = input_node
         self._key = key
         self._is_attribute = is_attribute

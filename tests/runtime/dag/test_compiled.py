@@ -156,6 +156,11 @@ def test_what_cannot_be_compiled() -> None:
         twice = actor.add.bind(value)
     with pytest.raises(NotImplementedError, match="exactly one InputNode"):
         actor.plus.bind(actor.add.bind(1), 1).experimental_compile().execute(1)
+    with dag.InputNode() as value:
+        value.y  # noqa: B018
+        partly = actor.plus.bind(value[0], value.x)
+    with pytest.raises(ValueError, match="attributes y, 0, x, but y is unused"):
+        partly.experimental_compile().execute(1, x=2, y=3)
     compiled = twice.experimental_compile()
     with pytest.raises(ValueError, match="multiple times"):
         twice.experimental_compile()

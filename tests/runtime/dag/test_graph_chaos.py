@@ -1,6 +1,6 @@
 """A random actor of a random compiled graph is killed at a random moment, again and again.
 
-`--graph-kills 500` does it that often and prints how soon the driver knew.
+`--graph-kills 500 --timeout 1800 -s` does it that often and prints how soon the driver knew.
 """
 
 from __future__ import annotations
