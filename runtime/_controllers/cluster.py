@@ -114,6 +114,8 @@ class ClusterEngine:
         return events
 
     def resolve(self, value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(self.resolve(each) for each in value)
         return self._results[value.key] if isinstance(value, ResultOf) else value
 
     def interrupt(self) -> None:

@@ -51,7 +51,8 @@ class Engine(Protocol):
         """Waits for events; none after `timeout_s`, or after `interrupt`."""
 
     def resolve(self, value: Any) -> Any:
-        """The value of a reply or of the end, with a reference in the place of a `ResultOf`."""
+        """The value of a reply or of the end, with a reference in the place of a `ResultOf`, also
+        of one in a tuple."""
 
     def interrupt(self) -> None:
         """Ends a `take` that waits. From any thread."""

@@ -102,6 +102,8 @@ class SimEngine:
         return due
 
     def resolve(self, value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(self.resolve(each) for each in value)
         return self.results[value.key] if isinstance(value, ResultOf) else value
 
     def interrupt(self) -> None:

@@ -1,0 +1,67 @@
+"""What every part of `Dataset` needs: the plan, and how another data set is made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from runtime.data._plan.nodes import Given, GivenBlock, Node
+from runtime.data._plan.rules import optimize
+from runtime.data.context import DataContext
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from runtime.data._exec.bundles import Bundle
+
+
+class PlanHolder:
+    """A plan with the options of its data set."""
+
+    _plain: ClassVar[type[PlanHolder]]
+    """`Dataset`."""
+    _kept: ClassVar[type[PlanHolder]]
+    """`MaterializedDataset`."""
+
+    def __init__(self, node: Node, context: DataContext | None = None, name: str | None = None) -> None:
+        self._node = node
+        self._context = context or DataContext.get_current().copy()
+        self._name = name
+        self._summary = ""  # of the last execution
+
+    def _with(self, node: Node) -> Self:
+        """The data set of another plan."""
+        return self._plain(node, self._context, self._name)  # type: ignore[return-value]
+
+    def _kept_with(self, blocks: tuple[GivenBlock, ...]) -> Self:
+        """The materialized data set of these blocks."""
+        return self._kept(Given(blocks), self._context, self._name)  # type: ignore[return-value]
+
+    def _tables(self, node: Node | None = None, ahead: int = 2) -> Iterator[pa.Table]:
+        """The blocks of the result, in order."""
+        import runtime
+        from runtime.data._exec import local
+
+        node = optimize(self._node if node is None else node)
+        if local.can_run(node, self._context):
+            yield from local.tables(node, self._context)
+            return
+        for ref, bundle in self._bundles(node, ahead):
+            table = runtime.get(ref)
+            yield (
+                table
+                if bundle.start == 0 and bundle.rows == table.num_rows
+                else table.slice(bundle.start, bundle.rows)
+            )
+
+    def _bundles(self, node: Node, ahead: int = 2, holds: bool = True) -> Iterator[tuple[Any, Bundle]]:
+        """The blocks of a plan that was optimized, as references."""
+        from runtime.data import stats
+        from runtime.data._exec.driver import Running
+
+        running = Running(node, self._context)
+        try:
+            yield from running.bundles(ahead, holds)
+        finally:
+            running.close()
+            self._summary = stats.summary(running.execution)

@@ -1,0 +1,115 @@
+"""Methods of `Dataset` that make several of one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+from runtime.data._exec.slicing import in_parts
+from runtime.data._exec.split_server import iterators
+from runtime.data.iterator import DataIterator
+
+from .columns import Columns
+
+
+class Splitting(Columns):
+    """See `Dataset`."""
+
+    def split(
+        self, n: int, *, equal: bool = False, locality_hints: Sequence[Any] | None = None
+    ) -> list[Self]:
+        """Materializes the rows in `n` parts.
+
+        Args:
+            equal: every part has the same number of rows; the last few rows may be left out.
+            locality_hints: no effect.
+        """
+        if n < 1:
+            raise ValueError(f"split needs a number of parts, not {n}.")
+        whole = self.materialize()
+        rows = whole.count()
+        if equal:
+            return self._cut(whole, [rows // n * i for i in range(1, n)], end=rows // n * n)
+        blocks = whole._given_blocks()
+        if len(blocks) < n:
+            return self._cut(whole, [rows * i // n for i in range(1, n)])
+        borders = [sum(block.rows for block in blocks[: len(blocks) * i // n]) for i in range(1, n)]
+        return self._cut(whole, borders)
+
+    def split_at_indices(self, indices: Sequence[int]) -> list[Self]:
+        """Materializes the rows in parts that begin at 0 and at each index.
+
+        Raises:
+            ValueError: the indices are empty, negative or not in order.
+        """
+        if not indices or any(index < 0 for index in indices) or list(indices) != sorted(indices):
+            raise ValueError(f"split_at_indices needs indices in order, not {list(indices)}.")
+        return self._cut(self.materialize(), indices)
+
+    def split_proportionately(self, proportions: Sequence[float]) -> list[Self]:
+        """Materializes the rows in parts of these shares, and one more with what is left.
+
+        Raises:
+            ValueError: a share is not positive, or they make 1 or more together.
+        """
+        if not proportions or any(share <= 0 for share in proportions) or sum(proportions) >= 1:
+            raise ValueError(
+                f"split_proportionately needs shares of less than 1 together, not {list(proportions)}."
+            )
+        whole = self.materialize()
+        rows = whole.count()
+        return self._cut(whole, [int(rows * sum(proportions[: i + 1])) for i in range(len(proportions))])
+
+    def train_test_split(
+        self,
+        test_size: int | float,
+        *,
+        shuffle: bool = False,
+        seed: int | None = None,
+        stratify: str | None = None,
+    ) -> tuple[Self, Self]:
+        """Materializes the rows in two parts, the second of `test_size` rows, or of this share.
+
+        Raises:
+            ValueError: `test_size` is not between 0 and all rows.
+            NotImplementedError: `stratify` was given.
+        """
+        if stratify is not None:
+            raise NotImplementedError(
+                "train_test_split with stratify is not supported: split each group by itself."
+            )
+        whole = (self.random_shuffle(seed=seed) if shuffle else self).materialize()
+        rows = whole.count()
+        if isinstance(test_size, float):
+            if not 0 < test_size < 1:
+                raise ValueError(f"test_size must be between 0 and 1, or a number of rows, not {test_size}.")
+            border = rows - int(rows * test_size)
+        else:
+            if not 0 < test_size < rows:
+                raise ValueError(
+                    f"test_size must be between 0 and {rows}, the number of rows, not {test_size}."
+                )
+            border = rows - test_size
+        train, test = self._cut(whole, [border])
+        return train, test
+
+    def _cut(self, whole: Self, borders: Sequence[int], end: int | None = None) -> list[Self]:
+        parts = in_parts(whole._given_blocks(), [0, *borders, whole.count() if end is None else end])
+        return [self._kept_with(part) for part in parts]
+
+    def streaming_split(
+        self, n: int, *, equal: bool = False, locality_hints: Sequence[Any] | None = None
+    ) -> list[DataIterator]:
+        """Iterators over `n` parts that are computed while they are read, e.g. one for each worker of a training.
+
+        Each pass of an iterator is one epoch; the plan runs once for each. An epoch begins as soon as one iterator
+        begins it. Blocks go to whoever asks, so that a slow or dead reader blocks nobody.
+
+        Args:
+            equal: every part gets the same number of rows; up to `n` - 1 rows are left out. Readers then wait for each
+                other.
+            locality_hints: no effect.
+        """
+        if n < 1:
+            raise ValueError(f"streaming_split needs a number of parts, not {n}.")
+        return iterators(self, n, equal)

@@ -1,0 +1,218 @@
+"""Makes the operators of an execution from a plan."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from runtime._controllers.controller import ResultOf
+from runtime._controllers.members import Group, GroupSpec
+from runtime._controllers.policies import Elastic
+from runtime.data._plan import nodes
+from runtime.data._plan.nodes import Compute, Node
+from runtime.data.context import DataContext
+
+from . import exchange, sizing
+from .bundles import Bundle, Work
+from .exchange import Exchange
+from .operators import Barrier, Given, Limit, Operator, Sink, Stage, TaskSpec, Union
+from .programs import Finish, Host, Program, run
+from .sizing import Facts
+from .steps import Step, step_of
+
+POOL_IDLE_S = 30.0
+_group_names = itertools.count()
+
+
+class Compiler:
+    """Makes operators.
+
+    Args:
+        budget_bytes: of the execution.
+    """
+
+    def __init__(self, context: DataContext, facts: Facts, budget_bytes: int) -> None:
+        self._context = context
+        self._facts = facts
+        self.target_bytes = sizing.target_bytes(facts, budget_bytes, context.target_max_block_size)
+        self._first_bytes = min(self.target_bytes, budget_bytes // (4 * max(1, int(facts.cpus))))
+        self.programs: dict[Any, Program] = {}
+        """By the key that stands for it among the arguments of tasks."""
+
+    def sink(self, node: Node, is_ordered: bool | None = None) -> Sink:
+        """The operators of a plan whose steps are fused."""
+        if is_ordered is None:
+            is_ordered = self._context.execution_options.preserve_order
+        return Sink(self.operator(node), is_ordered)
+
+    def operator(self, node: Node) -> Operator:
+        match node:
+            case nodes.Given(blocks):
+                return Given(node.name, [_bundle(block, i) for i, block in enumerate(blocks)])
+            case nodes.Read() | nodes.Chain():
+                return self.stage(node)
+            case nodes.Limit(source, rows):
+                return Limit(node.name, self.operator(source), rows)
+            case nodes.Union(sources):
+                return Union(node.name, [self.operator(each) for each in sources])
+            case nodes.Zip(sources):
+                return self._planned(
+                    node.name, [self.operator(each) for each in sources], exchange.zipped, exchange.ZipStep()
+                )
+            case nodes.Repartition(source, blocks, ()):
+                plan = exchange.Evenly(blocks)
+                return self._planned(node.name, [self.operator(source)], plan, exchange.OneBlock())
+            case nodes.Shuffle(source, seed, _, False):
+                return self._planned(
+                    node.name, [self.operator(source)], exchange.Reordered(seed), exchange.OneBlock()
+                )
+            case _:
+                return self._exchange(exchange.of(node, self._context), node)
+
+    # ------------------------------------------------------------ stages
+
+    def stage(self, node: Node, finish: Finish | None = None, suffix: str = "") -> Stage:
+        """The stage of a chain, which may begin with a read. `finish`: see `programs.Finish`."""
+        steps: list[Step] = []
+        names: list[str] = []
+        computes: list[Compute] = []
+        if isinstance(node, nodes.Chain):
+            steps = [step_of(each) for each in node.steps.nodes]
+            names = [each.name for each in node.steps.nodes]
+            computes.append(node.compute)
+            if not isinstance(node.source, nodes.Read) or not _can_join(node.source.compute, node.compute):
+                source: Operator = self.operator(node.source)
+                return self._stage(
+                    "->".join([*names, *([suffix] if suffix else [])]), [source], steps, node.compute, finish
+                )
+            node = node.source
+        if isinstance(node, nodes.Read):
+            compute = next((each for each in computes if each != Compute()), node.compute)
+            name = "->".join([node.name, *names, *([suffix] if suffix else [])])
+            return self._stage(name, [], steps, compute, finish, self._reads(node))
+        return self._stage(suffix or node.name, [self.operator(node)], [], Compute(), finish)
+
+    def _reads(self, node: nodes.Read) -> list[Work]:
+        source = node.source
+        wanted = node.blocks or sizing.read_tasks(
+            self._facts,
+            source.estimate_inmemory_data_size(),
+            self.target_bytes,
+            self._context.read_op_min_num_blocks,
+        )
+        return [Work((i,), args=(task,)) for i, task in enumerate(source.get_read_tasks(wanted))]
+
+    def _stage(
+        self,
+        name: str,
+        inputs: Sequence[Operator],
+        steps: Sequence[Step],
+        compute: Compute,
+        finish: Finish | None = None,
+        seeds: Sequence[Work] = (),
+    ) -> Stage:
+        program = Program(name, steps, self.target_bytes, finish)
+        options = dict(compute.options)
+        if compute.pool is not None:
+            return Stage(
+                name,
+                inputs,
+                TaskSpec(options={}),
+                self._first_bytes,
+                self._group(name, program, compute),
+                seeds,
+            )
+        key = ("program", len(self.programs))
+        self.programs[key] = program
+        options.setdefault("name", name[:200])
+        cpus = options.get("num_cpus", 1.0)
+        spec = TaskSpec(
+            _task(), options, 1.0 if cpus is None else float(cpus), compute.most, program=ResultOf(key)
+        )
+        return Stage(name, inputs, spec, self._first_bytes, seeds=seeds)
+
+    def _group(self, name: str, program: Program, compute: Compute) -> Group:
+        pool = compute.pool
+        assert pool is not None
+        cpus = max(1, int(self._facts.cpus))
+        most = pool.most or max(pool.least, cpus)
+        # Actors keep their CPUs, and something must be left for the tasks that feed them.
+        share = min(1.0, (self._facts.cpus - 1) / most)
+        options = {"num_cpus": share, **compute.options, "max_restarts": -1}
+        spec = GroupSpec(
+            f"{name[:100]} #{next(_group_names)}",
+            _host(),
+            (program,),
+            options_of=lambda _: options,
+            most_calls=pool.calls,
+            failed_starts=1,
+        )
+        return Group(spec, Elastic(max(pool.least, pool.initial), most, POOL_IDLE_S))
+
+    # ------------------------------------------------------------ barriers and exchanges
+
+    def _planned(self, name: str, inputs: Sequence[Operator], plan: Any, step: Step) -> Stage:
+        """A barrier, and the stage that does what it plans."""
+        return self._stage(name, [Barrier(name, inputs, plan)], [step], Compute())
+
+    def _exchange(self, kind: Exchange, node: Node) -> Stage:
+        """Maps that split blocks into partitions, a barrier, and reducers that each take some partitions."""
+        sizes = [_known_bytes(each) for each in node.inputs]
+        known = None if None in sizes else sum(size or 0 for size in sizes)
+        parts = kind.parts or sizing.partitions(self._facts, known, self.target_bytes)
+        maps: list[Operator]
+        if kind.bounds is not None:
+            source = self.operator(node.inputs[0])
+            sampled = self._stage(f"{kind.name}: sample", [source], [], Compute(), kind.bounds.sample)
+            bounds = Barrier(f"{kind.name}: bounds", [source, sampled], kind.bounds.plan(parts))
+            maps = [self._stage(f"{kind.name}: split", [bounds], [kind.bounds.split], Compute())]
+        else:
+            maps = [
+                self.stage(each, kind.finish(side, parts), f"{kind.name}: split")
+                for side, each in enumerate(node.inputs)
+            ]
+        barrier = Barrier(kind.name, maps, kind.plan(self.target_bytes))
+        return self._stage(kind.name, [barrier], [kind.reduce], kind.compute)
+
+
+def _can_join(first: Compute, second: Compute) -> bool:
+    if first.pool is not None or second.pool is not None:
+        return False
+    return first == second or first == Compute() or second == Compute()
+
+
+def _known_bytes(node: Node) -> int | None:
+    match node:
+        case nodes.Given(blocks):
+            return sum(block.size_bytes for block in blocks)
+        case nodes.Read(source):
+            size = source.estimate_inmemory_data_size()
+            return None if size is None else int(size)
+        case nodes.Chain(source):
+            return _known_bytes(source)
+    return None
+
+
+def _bundle(block: nodes.GivenBlock, number: int) -> Bundle:
+    key = ("given", number)
+    return Bundle(key, block.ref, block.rows, block.size_bytes, (number,), block.start, is_given=True)
+
+
+def _task() -> Any:
+    """The remote function of all stages."""
+    global _remote_run
+    if _remote_run is None:
+        import runtime
+
+        _remote_run = runtime.remote(num_returns="streaming", max_retries=-1)(run)
+    return _remote_run
+
+
+def _host() -> Any:
+    import runtime
+
+    return runtime.remote(Host)
+
+
+_remote_run: Any = None

@@ -1,0 +1,152 @@
+"""Runs an execution in a thread of this process, and gives its blocks to the consumer."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+from runtime._controllers.cluster import ClusterEngine
+from runtime._controllers.controller import Effect, Store
+from runtime._controllers.loop import Ended, Loop
+from runtime.data._plan.nodes import Node
+from runtime.data._plan.rules import fused
+from runtime.data.context import DataContext
+
+from . import sizing
+from .bundles import Bundle
+from .compiling import Compiler
+from .sizing import Facts
+from .state import Close, Delivered, Execution, Limits, Next, Resize
+
+_executions: list[Running] = []
+"""Those of this process, which share the budget."""
+_lock = threading.Lock()
+
+
+def facts() -> Facts:
+    """What there is in the cluster; connects to one if this process has none."""
+    import runtime
+    from runtime._extension.store import stores
+
+    if not runtime.is_initialized():
+        runtime.init()
+    cpus = runtime.cluster_resources().get("CPU", 1.0)
+    return Facts(cpus, sum(store.capacity_bytes for store in stores()))
+
+
+class _Started(Execution):
+    """Stores the programs of its stages first."""
+
+    programs: dict[Any, Any]
+
+    def step(self, event: Any, now: float) -> list[Effect]:
+        first: list[Effect] = [Store(key, program) for key, program in self.programs.items()]
+        self.programs = {}
+        return [*first, *super().step(event, now)]
+
+
+class Running:
+    """One execution.
+
+    Args:
+        node: its plan, after the logical rules.
+        holds: whether blocks that were delivered count against the budget until they are let go. False for a consumer
+            that keeps them all.
+    """
+
+    def __init__(self, node: Node, context: DataContext, is_ordered: bool | None = None) -> None:
+        self._facts = facts()
+        options = context.execution_options
+        self._limit = options.resource_limits.object_store_memory
+        with _lock:
+            _executions.append(self)
+            budget_bytes = self._budget()
+        try:
+            compiler = Compiler(context, self._facts, budget_bytes)
+            sink = compiler.sink(fused(node), is_ordered)
+            cpus = min(self._facts.cpus, options.resource_limits.cpu or self._facts.cpus)
+            limits = Limits(budget_bytes, cpus + 1, context.max_errored_blocks)
+            self.execution = _Started(sink, limits)
+            self.execution.programs = compiler.programs
+            self._loop = Loop(self.execution, ClusterEngine(), "data set")
+        except BaseException:
+            self._leave()
+            raise
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="data set", daemon=True)
+        self._thread.start()
+        for other in self._others():
+            other.resize()
+
+    def _budget(self) -> int:
+        return sizing.budget(self._facts, self._limit, len(_executions))
+
+    def _others(self) -> list[Running]:
+        with _lock:
+            return [each for each in _executions if each is not self]
+
+    def resize(self) -> None:
+        """There are more or fewer executions than before."""
+        self._loop.request(Resize(self._budget()))
+
+    def _run(self) -> None:
+        try:
+            self._loop.run()
+        except BaseException as error:
+            self._error = error
+        finally:
+            self._leave()
+            for other in self._others():
+                other.resize()
+
+    def _leave(self) -> None:
+        with _lock:
+            if self in _executions:
+                _executions.remove(self)
+
+    def bundles(self, ahead: int = 2, holds: bool = True) -> Iterator[tuple[Any, Bundle]]:
+        """Each bundle with the reference to its block.
+
+        Args:
+            ahead: how many are asked for before they are needed.
+            holds: whether a bundle counts against the budget until the next but `ahead` is asked for.
+
+        Raises:
+            BaseException: that of the execution.
+        """
+        asked: deque[Future[Any]] = deque()
+        done: list[int] = []
+        try:
+            while True:
+                while len(asked) <= ahead:
+                    asked.append(self._loop.request(Next(tuple(done))))
+                    done.clear()
+                answer = self._answer(asked.popleft())
+                if answer is None:
+                    return
+                delivered, ref = answer
+                if not holds:
+                    done.append(delivered.number)
+                yield ref, delivered.bundle
+                if holds:
+                    done.append(delivered.number)
+        finally:
+            self.close()
+
+    def _answer(self, future: Future[Any]) -> tuple[Delivered, Any] | None:
+        try:
+            return future.result()  # type: ignore[no-any-return]
+        except Ended:
+            self._thread.join()
+            if self._error is not None:
+                raise self._error from None
+            return None
+
+    def close(self) -> None:
+        """Ends the execution, if it has not ended, and waits for that."""
+        if self._thread.is_alive():
+            self._loop.request(Close())
+        self._thread.join()

@@ -1,0 +1,253 @@
+"""The operators of an execution: their queues and running tasks. Pure; `state.Execution` moves what is in them."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from runtime._controllers.controller import Key
+from runtime._controllers.members import Group
+
+from .bundles import Bundle, Order, Work
+from .credits import Prediction
+
+NEVER: Order = (sys.maxsize,)
+"""The floor of an operator that emits nothing any more."""
+
+
+T = TypeVar("T", Bundle, Work)
+
+
+class OrderedHeap(Generic[T]):
+    """Bundles or work, the earliest in the result first."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[Order, int, T]] = []
+        self._numbers = itertools.count()
+
+    def push(self, item: T) -> None:
+        heapq.heappush(self._heap, (item.order, next(self._numbers), item))
+
+    def pop(self) -> T:
+        return heapq.heappop(self._heap)[2]
+
+    @property
+    def first(self) -> T:
+        return self._heap[0][2]
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def drain(self) -> Iterator[T]:
+        while self._heap:
+            yield self.pop()
+
+
+@dataclass(slots=True)
+class Figures:
+    """What an operator has done. `task_s`: time that its tasks ran. `begun_s`, `ended_s`: by the loop's clock."""
+
+    tasks: int = 0
+    failed: int = 0
+    blocks: int = 0
+    rows: int = 0
+    size_bytes: int = 0
+    task_s: float = 0.0
+    begun_s: float | None = None
+    ended_s: float | None = None
+
+
+class Operator:
+    """What all operators have.
+
+    Attributes:
+        outputs: the operators that get its bundles, each with the number of the input that they take it for.
+        open_inputs: how many of its inputs may still give bundles.
+    """
+
+    def __init__(self, name: str, inputs: Sequence[Operator]) -> None:
+        self.name = name
+        self.inputs = list(inputs)
+        self.outputs: list[tuple[Operator, int]] = []
+        self.open_inputs = len(self.inputs)
+        self.is_finished = False
+        self.is_cut = False
+        """Whether nobody wants its bundles any more."""
+        self.figures = Figures()
+        for port, operator in enumerate(inputs):
+            operator.outputs.append((self, port))
+
+    def floor(self) -> Order:
+        """No bundle that it emits from now on lies before this place; `NEVER` if it emits none any more."""
+        return min((each.floor() for each in self.inputs), default=NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSpec:
+    """How the tasks of a stage run. `function`: a remote generator; None with a pool. `cpus`: what one task takes.
+    `most`: how many may run at a time. `block_bytes`: how large its first block is, if that is known."""
+
+    function: Any = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cpus: float = 1.0
+    most: int | None = None
+    block_bytes: int | None = None
+    program: Any = None
+
+
+@dataclass(slots=True)
+class Running:
+    """A task of a stage. `asked`: whether its next block was asked for; if not, it may be paused."""
+
+    key: Key
+    work: Work
+    reserved_bytes: int
+    asked_bytes: int = 0
+    asked: bool = False
+    taken: int = 0
+    cancelled: bool = False
+
+    @property
+    def floor(self) -> Order:
+        return (*self.work.order, self.work.skip + self.taken)
+
+
+class Stage(Operator):
+    """Runs one task for each bundle (`as_work`), or for each piece of work that a barrier has planned.
+
+    Args:
+        group: the actors that run the tasks; None: any worker does.
+        first_bytes: how large its first block is taken to be, unless the spec knows.
+        seeds: work that needs no inputs of other operators.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[Operator],
+        spec: TaskSpec,
+        first_bytes: int = 0,
+        group: Group | None = None,
+        seeds: Sequence[Work] = (),
+    ) -> None:
+        super().__init__(name, inputs)
+        self.spec = spec
+        self.group = group
+        self.queue: OrderedHeap[Work] = OrderedHeap()
+        self.running: dict[Key, Running] = {}
+        self.prediction = Prediction(spec.block_bytes or first_bytes)
+        for work in seeds:
+            self.queue.push(work)
+
+    def floor(self) -> Order:
+        floors = [task.floor for task in self.running.values() if not task.cancelled]
+        if len(self.queue):
+            floors.append(self.queue.first.order)
+        return min([*floors, super().floor()])
+
+    @property
+    def is_idle(self) -> bool:
+        return not self.running and not len(self.queue)
+
+    @property
+    def active(self) -> int:
+        """Tasks that work towards a block that was asked for."""
+        return sum(task.asked for task in self.running.values())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether its own limits allow one more task."""
+        if self.group is not None:
+            return self.group.free > 0
+        return self.spec.most is None or len(self.running) < self.spec.most
+
+
+Plan = Callable[[Sequence[Sequence[Bundle]]], Sequence[Work]]
+
+
+class Barrier(Operator):
+    """Collects all bundles of its inputs, then plans the work of the stage behind it.
+
+    Args:
+        plan: gets the bundles of each input, in order.
+    """
+
+    def __init__(self, name: str, inputs: Sequence[Operator], plan: Plan) -> None:
+        super().__init__(name, inputs)
+        self.plan = plan
+        self.collected: list[list[Bundle]] = [[] for _ in inputs]
+
+    def floor(self) -> Order:
+        return NEVER if self.is_finished else ()
+
+
+class Limit(Operator):
+    """Lets the first rows through, then cuts off what is before it."""
+
+    def __init__(self, name: str, source: Operator, rows: int) -> None:
+        super().__init__(name, [source])
+        self.left = rows
+        self.waiting: OrderedHeap[Bundle] = OrderedHeap()
+
+    def floor(self) -> Order:
+        floors = [self.waiting.first.order] if len(self.waiting) else []
+        return min([*floors, super().floor()])
+
+
+class Union(Operator):
+    """The bundles of its inputs, those of the first input first."""
+
+    def floor(self) -> Order:
+        floors = [each.floor() for each in self.inputs]
+        return min(((port, *floor) for port, floor in enumerate(floors) if floor != NEVER), default=NEVER)
+
+
+class Given(Operator):
+    """Blocks that exist already."""
+
+    def __init__(self, name: str, bundles: Sequence[Bundle]) -> None:
+        super().__init__(name, [])
+        self.bundles = bundles
+
+    def floor(self) -> Order:
+        return NEVER if self.is_finished else ()
+
+
+class Sink(Operator):
+    """What the consumer takes.
+
+    Args:
+        is_ordered: bundles leave in the order of the result; otherwise as they come.
+    """
+
+    def __init__(self, source: Operator, is_ordered: bool) -> None:
+        super().__init__("output", [source])
+        self.is_ordered = is_ordered
+        self.waiting: OrderedHeap[Bundle] = OrderedHeap()
+
+    @property
+    def can_emit(self) -> bool:
+        """Whether the consumer could take a bundle now."""
+        if not len(self.waiting):
+            return False
+        if not self.is_ordered:
+            return True
+        return self.waiting.first.order < self.floor()
+
+
+def topological(last: Operator) -> list[Operator]:
+    """An operator and all before it, sources first; of several inputs the last one first, as it is needed last."""
+    found: dict[int, Operator] = {}
+
+    def visit(operator: Operator) -> None:
+        if id(operator) not in found:
+            for each in reversed(operator.inputs):
+                visit(each)
+            found[id(operator)] = operator
+
+    visit(last)
+    return list(found.values())

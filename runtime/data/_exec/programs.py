@@ -1,0 +1,179 @@
+"""What a task does: it reads or slices its input, runs the steps of its stage, and yields blocks."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from runtime._extension.streams import Described
+
+from .steps import Attempt, Ready, Step, UdfStep
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Finish = Callable[["pa.Table"], Ready]
+"""Makes what leaves the task of a block, e.g. sorts it by partitions."""
+KEPT = 32
+"""Programs that a process remembers."""
+_programs: dict[str, Program] = {}
+
+
+class Program:
+    """The code of a stage. Processes unpickle it once.
+
+    Args:
+        steps: in order. With a read task as the only argument of its work, it reads that first.
+        target_bytes: how large blocks should be.
+        finish: see `Finish`.
+    """
+
+    def __init__(
+        self, name: str, steps: Sequence[Step], target_bytes: int, finish: Finish | None = None
+    ) -> None:
+        self.name = name
+        self._steps = tuple(steps)
+        self._target_bytes = target_bytes
+        self._finish = finish
+        self._id = uuid.uuid4().hex
+        self._packed: bytes | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self._packed is None:
+            from runtime import cloudpickle
+
+            content = (self.name, self._steps, self._target_bytes, self._finish)
+            self._packed = cloudpickle.dumps(content)
+        return _unpickled, (self._id, self._packed)
+
+    def prepare(self) -> None:
+        """Constructs the user's classes."""
+        for step in self._steps:
+            if isinstance(step, UdfStep):
+                step.prepare()
+
+    def run(
+        self,
+        layout: Sequence[tuple[int, int]],
+        args: tuple[Any, ...],
+        skip: int,
+        order: tuple[int, ...],
+        blocks: Sequence[Any],
+    ) -> Iterator[Described]:
+        """The blocks of a task. See `bundles.Work`; `layout` has the first row and the number of rows of each input."""
+        begun = time.perf_counter()
+        for number, ready in enumerate(self._outputs(layout, args, order, blocks)):
+            now = time.perf_counter()
+            if number < skip:
+                continue
+            table = ready.table
+            told = {"rows": table.num_rows, "bytes": table.nbytes, "task_s": now - begun, **ready.metadata}
+            yield Described(table, told)
+            begun = time.perf_counter()
+
+    def _outputs(
+        self,
+        layout: Sequence[tuple[int, int]],
+        args: tuple[Any, ...],
+        order: tuple[int, ...],
+        blocks: Sequence[Any],
+    ) -> Iterator[Ready]:
+        tables: Iterator[Any] = _sliced(layout, blocks) if layout else iter(args[0]())
+        attempt = Attempt(order, args)
+        for step in self._steps:
+            tables = step(tables, attempt)
+        for each in shaped(tables, self._target_bytes):
+            if self._finish is not None and not each.metadata:
+                yield self._finish(each.table)
+            else:
+                yield each
+
+
+def _sliced(layout: Sequence[tuple[int, int]], blocks: Sequence[Any]) -> Iterator[pa.Table]:
+    for (start, rows), table in zip(layout, blocks, strict=True):
+        yield table if start == 0 and rows == table.num_rows else table.slice(start, rows)
+
+
+def shaped(tables: Iterator[Any], target_bytes: int) -> Iterator[Ready]:
+    """Blocks of about the target size: small tables are put together, large ones are cut. An empty one only if there
+    is no other."""
+    from runtime.data._block.schema_diff import concat
+
+    parts: list[pa.Table] = []
+    size_bytes = 0
+    last: pa.Table | None = None
+    gave = False
+    for each in tables:
+        if isinstance(each, Ready):
+            gave = True
+            yield each
+            continue
+        if not each.num_rows:
+            last = each
+            continue
+        parts.append(each)
+        size_bytes += each.nbytes
+        if size_bytes >= target_bytes:
+            for table in _cut(concat(parts), size_bytes, target_bytes):
+                yield Ready(table)
+            parts, size_bytes, gave = [], 0, True
+    if parts:
+        yield Ready(concat(parts))
+    elif last is not None and not gave:
+        yield Ready(last)
+
+
+def _cut(table: pa.Table, size_bytes: int, target_bytes: int) -> Iterator[pa.Table]:
+    """A table in parts of at most one and a half times the target, as far as rows allow."""
+    if 2 * size_bytes <= 3 * target_bytes:
+        yield table
+        return
+    parts = min(table.num_rows, max(1, round(size_bytes / target_bytes)))
+    for part in range(parts):
+        start, end = table.num_rows * part // parts, table.num_rows * (part + 1) // parts
+        yield table.slice(start, end - start)
+
+
+def _unpickled(program_id: str, packed: bytes) -> Program:
+    known = _programs.get(program_id)
+    if known is None:
+        from runtime import cloudpickle
+
+        known = Program(*cloudpickle.loads(packed))
+        known._id, known._packed = program_id, packed
+        while len(_programs) >= KEPT:
+            del _programs[next(iter(_programs))]
+        _programs[program_id] = known
+    return known
+
+
+def run(
+    program: Program,
+    layout: Sequence[tuple[int, int]],
+    args: tuple[Any, ...],
+    skip: int,
+    order: tuple[int, ...],
+    *blocks: Any,
+) -> Iterator[Described]:
+    """A task of a stage."""
+    yield from program.run(layout, args, skip, order, blocks)
+
+
+class Host:
+    """An actor that runs the tasks of a stage, with the user's classes constructed once."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        program.prepare()
+
+    def run(
+        self,
+        layout: Sequence[tuple[int, int]],
+        args: tuple[Any, ...],
+        skip: int,
+        order: tuple[int, ...],
+        *blocks: Any,
+    ) -> Iterator[Described]:
+        yield from self._program.run(layout, args, skip, order, blocks)

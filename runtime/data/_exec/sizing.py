@@ -1,0 +1,51 @@
+"""How many tasks, how large blocks, which budget: from bytes, cores and the object stores. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+STORE_SHARE = 8
+"""A data set may hold this part of the object stores, unless its limits say otherwise."""
+LEAST_BUDGET = 16 * MIB
+TASKS_PER_CORE = 2
+"""With fewer, one slow task at the end leaves the other cores without work."""
+BLOCKS_IN_BUDGET = 4
+"""So many blocks for each core fit into the budget, so that no core waits for credit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the cluster."""
+
+    cpus: float
+    store_bytes: int
+
+
+def budget(facts: Facts, limit: float | None, executions: int = 1) -> int:
+    """Bytes of blocks that one of several executions may hold."""
+    if limit is not None:
+        return max(1, int(limit))
+    return max(LEAST_BUDGET, facts.store_bytes // STORE_SHARE // max(1, executions))
+
+
+def target_bytes(facts: Facts, budget_bytes: int, most: int | None) -> int:
+    """How large blocks should be."""
+    fitting = budget_bytes // (BLOCKS_IN_BUDGET * max(1, int(facts.cpus)))
+    return max(MIB // 4, min(most or 128 * MIB, fitting))
+
+
+def read_tasks(facts: Facts, size_bytes: int | None, target: int, least: int | None = None) -> int:
+    """How many tasks should read a source."""
+    wanted = TASKS_PER_CORE * max(1, int(facts.cpus))
+    if size_bytes is not None:
+        wanted = max(wanted, -(-size_bytes // target))
+    return max(wanted, least or 1)
+
+
+def partitions(facts: Facts, size_bytes: int | None, target: int) -> int:
+    """Into how many parts an exchange splits the rows; neighbours are put together again where they are small."""
+    wanted = TASKS_PER_CORE * max(1, int(facts.cpus))
+    if size_bytes is not None:
+        wanted = max(wanted, -(-2 * size_bytes // target))
+    return min(max(wanted, 8), 1024)

@@ -1,0 +1,247 @@
+"""Data sets on a cluster: plans run as tasks, in order, with every operation."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from runtime.data._api.compute import ActorPoolStrategy
+from runtime.data._plan import nodes
+from runtime.data.context import DataContext
+from runtime.data.dataset import Dataset
+from runtime.data.datasource import BlockMetadata, Datasource, ReadTask
+from tests.under_test import ray
+
+
+class Numbers(Datasource):
+    """The numbers below `rows`, as `id`."""
+
+    def __init__(self, rows: int, fails_at: int | None = None) -> None:
+        self.rows = rows
+        self.fails_at = fails_at
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: Any = None, data_context: Any = None
+    ) -> Any:
+        parts = min(parallelism, self.rows)
+        borders = [self.rows * i // parts for i in range(parts + 1)]
+        return [self._task(low, high) for low, high in itertools.pairwise(borders)]
+
+    def _task(self, low: int, high: int) -> ReadTask:
+        def read() -> Iterator[pa.Table]:
+            yield pa.table({"id": pa.array(range(low, high), pa.int64())})
+
+        return ReadTask(read, BlockMetadata(high - low, 8 * (high - low)))
+
+
+def numbers(rows: int = 1000, blocks: int | None = 7) -> Dataset:
+    return Dataset._from_datasource(Numbers(rows), override_num_blocks=blocks)
+
+
+def ids(dataset: Dataset, column: str = "id") -> list[int]:
+    return [row[column] for row in dataset.take_all()]
+
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+class TestFunctions:
+    def test_of_batches_keep_the_order(self) -> None:
+        assert ids(numbers().map_batches(lambda batch: {"id": batch["id"] * 2})) == list(range(0, 2000, 2))
+
+    def test_yield_several_batches(self) -> None:
+        def halves(batch: Any) -> Iterator[Any]:
+            middle = len(batch["id"]) // 2
+            yield {"id": batch["id"][:middle]}
+            yield {"id": batch["id"][middle:]}
+
+        assert ids(numbers().map_batches(halves, batch_size=10)) == list(range(1000))
+
+    def test_of_rows(self) -> None:
+        doubled = numbers(100).map(lambda row: {"id": row["id"] + 1}).filter(lambda row: row["id"] % 2 == 0)
+        assert ids(doubled.flat_map(lambda row: [row, row])) == [
+            n for n in range(1, 101) if n % 2 == 0 for _ in "ab"
+        ]
+
+    @pytest.mark.parametrize("batch_format", ["numpy", "pandas", "pyarrow"])
+    def test_get_the_format_that_they_want(self, batch_format: str) -> None:
+        seen = numbers(10, 1).map_batches(lambda b: {"kind": [type(b).__name__]}, batch_format=batch_format)
+        assert seen.take_all() == [
+            {"kind": {"numpy": "dict", "pandas": "DataFrame", "pyarrow": "Table"}[batch_format]}
+        ]
+
+    def test_of_classes_are_constructed_once_in_each_actor(self) -> None:
+        class Adds:
+            def __init__(self, amount: int) -> None:
+                self.amount = amount
+                self.calls = 0
+
+            def __call__(self, batch: Any) -> Any:
+                self.calls += 1
+                return {"id": batch["id"] + self.amount, "calls": [self.calls] * len(batch["id"])}
+
+        rows = (
+            numbers(100, 10)
+            .map_batches(Adds, concurrency=1, fn_constructor_args=[5], batch_size=10)
+            .take_all()
+        )
+        assert [row["id"] for row in rows] == list(range(5, 105))
+        assert rows[-1]["calls"] == 10
+
+    def test_that_are_coroutines_run_side_by_side(self) -> None:
+        async def slow(batch: Any) -> Any:
+            import asyncio
+
+            await asyncio.sleep(0.01)
+            return batch
+
+        assert ids(numbers(100, 2).map_batches(slow, batch_size=5)) == list(range(100))
+
+    def test_may_write_to_batches_that_are_copies(self) -> None:
+        def add(batch: Any) -> Any:
+            batch["id"] += 1
+            return batch
+
+        assert ids(numbers(10, 2).materialize().map_batches(add, zero_copy_batch=False)) == list(range(1, 11))
+
+    def test_an_error_names_the_function_and_the_row(self) -> None:
+        def inverse(row: Any) -> Any:
+            return {"x": 1 // (row["id"] - 5)}
+
+        with pytest.raises(ZeroDivisionError) as caught:
+            numbers(10, 1).map(inverse).take_all()
+        assert "map(inverse), at row 5 of its block" in str(caught.value)
+
+    def test_failed_tasks_are_left_out_if_the_context_says_so(self) -> None:
+        def picky(batch: Any) -> Any:
+            if 150 in batch["id"]:
+                raise ValueError("no")
+            return batch
+
+        context = DataContext.get_current()
+        context.max_errored_blocks = 1
+        try:
+            assert len(ids(numbers(1000, 10).map_batches(picky))) == 900
+        finally:
+            context.max_errored_blocks = 0
+
+    def test_a_pool_grows_with_its_work(self) -> None:
+        class Sleeps:
+            def __call__(self, batch: Any) -> Any:
+                time.sleep(0.02)
+                return {"pid": [ray.get_runtime_context().get_actor_id()]}
+
+        strategy = ActorPoolStrategy(min_size=1, max_size=2, max_tasks_in_flight_per_actor=1)
+        rows = numbers(40, 40).map_batches(Sleeps, compute=strategy).take_all()
+        assert 1 <= len({row["pid"] for row in rows}) <= 2
+
+
+class TestAllRows:
+    def test_limit_cuts_off_what_is_before_it(self) -> None:
+        assert ids(numbers(10_000, 50).map(lambda row: row).limit(25)) == list(range(25))
+
+    def test_union_and_zip(self) -> None:
+        assert ids(numbers(10).union(numbers(5, 2))) == [*range(10), *range(5)]
+        zipped = numbers(100, 3).zip(numbers(100, 7).map(lambda row: {"id": -row["id"]})).take_all()
+        assert zipped == [{"id": n, "id_1": -n} for n in range(100)]
+        with pytest.raises(ValueError, match="10, 11"):
+            numbers(10).map(lambda row: row).zip(numbers(11)).take_all()
+
+    def test_repartition(self) -> None:
+        made = numbers(100).repartition(3).materialize()
+        assert made.num_blocks() == 3
+        assert ids(made) == list(range(100))
+        keyed = numbers(100).map(lambda row: {"k": row["id"] % 5}).repartition(4, keys=["k"]).materialize()
+        homes: dict[int, set[int]] = {}
+        for number, ref in enumerate(keyed.to_arrow_refs()):
+            for key in ray.get(ref)["k"].to_pylist():
+                homes.setdefault(key, set()).add(number)
+        assert all(len(places) == 1 for places in homes.values())
+
+    def test_sort(self) -> None:
+        rng = np.random.default_rng(1)
+        values = rng.permutation(5000).tolist()
+        shuffled = numbers(5000, 9).map_batches(lambda b: {"v": np.array(values)[b["id"]], "s": b["id"] % 3})
+        assert ids(shuffled.sort("v"), "v") == list(range(5000))
+        rows = shuffled.sort(["s", "v"], descending=[False, True]).take_all()
+        assert [(row["s"], -row["v"]) for row in rows] == sorted((row["s"], -row["v"]) for row in rows)
+
+    def test_random_shuffle_has_every_row_once_and_a_seed_repeats_it(self) -> None:
+        first = ids(numbers().map(lambda row: row).random_shuffle(seed=3))
+        assert first != list(range(1000))
+        assert sorted(first) == list(range(1000))
+        assert ids(numbers().map(lambda row: row).random_shuffle(seed=3)) == first
+
+    def test_groups(self) -> None:
+        from runtime.data.aggregate import Count, Mean, Sum
+
+        keyed = numbers(1000).map_batches(lambda b: {"k": b["id"] % 7, "v": b["id"]})
+        rows = (
+            keyed.groupby("k")
+            .aggregate(Count(), Sum("v", alias_name="s"), Mean("v", alias_name="m"))
+            .take_all()
+        )
+        expected = {k: list(range(k, 1000, 7)) for k in range(7)}
+        assert {row["k"]: (row["count()"], row["s"], row["m"]) for row in rows} == {
+            k: (len(v), sum(v), sum(v) / len(v)) for k, v in expected.items()
+        }
+        spans = keyed.groupby("k").map_groups(lambda g: {"k": g["k"][:1], "n": [len(g["v"])]}).take_all()
+        assert {row["k"]: row["n"] for row in spans} == {k: len(v) for k, v in expected.items()}
+
+    def test_joins(self) -> None:
+        left = numbers(10).map(lambda row: {"id": row["id"], "a": row["id"] * 2})
+        right = numbers(20).map(lambda row: {"id": row["id"] + 5, "b": row["id"]})
+        inner = left.join(right, "inner", num_partitions=3, on=["id"]).take_all()
+        assert sorted((row["id"], row["a"], row["b"]) for row in inner) == [
+            (n, 2 * n, n - 5) for n in range(5, 10)
+        ]
+        outer = left.join(right, "left_outer", on=["id"]).take_all()
+        assert sum(row["b"] is None for row in outer) == 5
+
+    def test_split(self) -> None:
+        parts = numbers(100).split(3, equal=True)
+        assert [part.count() for part in parts] == [33, 33, 33]
+        train, test = numbers(100).train_test_split(0.25)
+        assert (ids(train), ids(test)) == (list(range(75)), list(range(75, 100)))
+
+    def test_streaming_split_gives_every_row_once_in_each_epoch(self) -> None:
+        first, second = numbers(100, 10).streaming_split(2)
+        for _ in range(2):
+            left, right = ([row["id"] for row in part.iter_rows()] for part in (first, second))
+            assert sorted(left + right) == list(range(100))
+        equal = numbers(101, 10).streaming_split(2, equal=True)
+        assert [sum(1 for _ in part.iter_rows()) for part in equal] == [50, 50]
+
+
+class TestConsuming:
+    def test_batches_cross_blocks(self) -> None:
+        made = numbers(100, 7).map(lambda row: row)
+        sizes = [len(batch["id"]) for batch in made.iter_batches(batch_size=32)]
+        assert sizes == [32, 32, 32, 4]
+        shuffled = [
+            n for b in made.iter_batches(batch_size=10, local_shuffle_buffer_size=30) for n in b["id"]
+        ]
+        assert sorted(shuffled) == list(range(100))
+
+    def test_an_iterator_that_is_left_early_ends_the_execution(self) -> None:
+        batches = iter(numbers(1000, 50).map(lambda row: row).iter_batches(batch_size=10))
+        assert next(batches)["id"].tolist() == list(range(10))
+        batches.close()  # type: ignore[attr-defined]
+
+    def test_materialized_blocks_are_reused(self) -> None:
+        made = numbers(100).map(lambda row: {"id": row["id"], "at": time.time()}).materialize()
+        assert made.take_all() == made.take_all()
+        assert made.count() == 100
+        assert made.schema() is not None
+        assert made.schema().names == ["id", "at"]  # type: ignore[union-attr]
+
+    def test_stats_name_the_operators(self) -> None:
+        made = numbers(100).map(lambda row: row).materialize()
+        assert "ReadNumbers->map(<lambda>): 7 tasks, 7 blocks" in made.stats()
+        assert isinstance(made._node, nodes.Given)
