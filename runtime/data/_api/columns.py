@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
@@ -105,4 +104,6 @@ class Columns(Transforms):
 
 
 def _col(name: str) -> Any:
-    return importlib.import_module("runtime.data.expressions").col(name)
+    from runtime.data.expressions import col
+
+    return col(name)

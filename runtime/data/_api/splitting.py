@@ -9,10 +9,10 @@ from runtime.data._exec.slicing import in_parts
 from runtime.data._exec.split_server import iterators
 from runtime.data.iterator import DataIterator
 
-from .columns import Columns
+from .summarizing import Summarizing
 
 
-class Splitting(Columns):
+class Splitting(Summarizing):
     """See `Dataset`."""
 
     def split(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from runtime.data._plan import nodes
@@ -49,3 +50,105 @@ class Writing(Splitting):
         except BaseException as error:
             datasink.on_write_failed(error)
             raise
+
+    def write_parquet(
+        self,
+        path: str,
+        *,
+        partition_cols: list[str] | None = None,
+        arrow_parquet_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **options: Any,
+    ) -> None:
+        """Writes Parquet files into a folder.
+
+        Args:
+            partition_cols: columns whose values name folders instead.
+            options: those of all files: `filesystem`, `try_create_dir`, `arrow_open_stream_args`, `filename_provider`,
+                `min_rows_per_file`, `max_rows_per_file`, `mode`, `ray_remote_args`, `concurrency`; others are
+                arguments of `pyarrow.parquet.write_table`.
+        """
+        self._write_files(
+            "parquet_sink.ParquetDatasink",
+            path,
+            options,
+            "arrow_parquet_args",
+            partition_cols=partition_cols,
+            arrow_parquet_args_fn=arrow_parquet_args_fn,
+        )
+
+    def write_csv(
+        self, path: str, *, arrow_csv_args_fn: Callable[[], dict[str, Any]] | None = None, **options: Any
+    ) -> None:
+        """Writes CSV files. Options: see `write_parquet`; others are arguments of `pyarrow.csv.write_csv`."""
+        self._write_files(
+            "csv.CSVDatasink", path, options, "arrow_csv_args", arrow_csv_args_fn=arrow_csv_args_fn
+        )
+
+    def write_json(
+        self, path: str, *, pandas_json_args_fn: Callable[[], dict[str, Any]] | None = None, **options: Any
+    ) -> None:
+        """Writes JSON lines. Options: see `write_parquet`; others are arguments of `pandas.DataFrame.to_json`."""
+        self._write_files(
+            "json_sink.JSONDatasink",
+            path,
+            options,
+            "pandas_json_args",
+            pandas_json_args_fn=pandas_json_args_fn,
+        )
+
+    def write_numpy(self, path: str, *, column: str, **options: Any) -> None:
+        """Writes one column as npy files. Options: see `write_parquet`."""
+        self._write_files("arrays.NumpyDatasink", path, options, column=column)
+
+    def write_images(self, path: str, column: str, file_format: str = "png", **options: Any) -> None:
+        """Writes the images of a column, a file for each row. Options: see `write_parquet`."""
+        self._write_files("images.ImageDatasink", path, options, column=column, file_format=file_format)
+
+    def write_tfrecords(self, path: str, **options: Any) -> None:
+        """Writes TFRecord files. Options: see `write_parquet`."""
+        options.pop("tf_schema", None)
+        self._write_files("tfrecords.TFRecordDatasink", path, options)
+
+    def write_webdataset(self, path: str, *, encoder: Any = True, **options: Any) -> None:
+        """Writes tar files in the way of WebDataset. Options: see `write_parquet`."""
+        self._write_files("webdataset.WebDatasetDatasink", path, options, encoder=encoder)
+
+    def write_sql(
+        self,
+        sql: str,
+        connection_factory: Callable[[], Any],
+        ray_remote_args: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+    ) -> None:
+        """Runs a statement with placeholders, e.g. an INSERT, for each row, in a transaction for each task."""
+        sink = importlib.import_module("runtime.data.io.sql").SQLDatasink(sql, connection_factory)
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def _write_files(
+        self, kind: str, path: str, options: dict[str, Any], format_args: str = "", **given: Any
+    ) -> None:
+        """Writes with a sink of `io`. `format_args`: the sink's name for options that are the format's."""
+        module, _, name = kind.rpartition(".")
+        remote_args, concurrency = options.pop("ray_remote_args", None), options.pop("concurrency", None)
+        for name_here, name_there in _RENAMED.items():
+            if name_here in options:
+                options[name_there] = options.pop(name_here)
+        of_files = {key: options.pop(key) for key in _OF_FILES if key in options}
+        if options and not format_args:
+            raise TypeError(f"There is no option {next(iter(options))!r}.")
+        if options:
+            given[format_args] = options
+        sink = getattr(importlib.import_module(f"runtime.data.io.{module}"), name)(path, **of_files, **given)
+        self.write_datasink(sink, ray_remote_args=remote_args, concurrency=concurrency)
+
+
+_OF_FILES = (
+    "filesystem",
+    "try_create_dir",
+    "open_stream_args",
+    "filename_provider",
+    "min_rows_per_file",
+    "max_rows_per_file",
+    "mode",
+)
+_RENAMED = {"arrow_open_stream_args": "open_stream_args", "num_rows_per_file": "min_rows_per_file"}

@@ -162,11 +162,16 @@ def run(
 
 
 class Host:
-    """An actor that runs the tasks of a stage, with the user's classes constructed once."""
+    """An actor that runs the tasks of a stage, with the user's classes constructed once. If that fails, its tasks raise
+    the error, so that the user gets it as it is."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
-        program.prepare()
+        self._error: Exception | None = None
+        try:
+            program.prepare()
+        except Exception as error:
+            self._error = error
 
     def run(
         self,
@@ -176,4 +181,6 @@ class Host:
         order: tuple[int, ...],
         *blocks: Any,
     ) -> Iterator[Described]:
+        if self._error is not None:
+            raise self._error
         yield from self._program.run(layout, args, skip, order, blocks)

@@ -111,11 +111,14 @@ def _replaced(value: Any, rest: Iterator[Node]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Read(Node):
-    """Reads a data source. `blocks`: how many tasks; None: as its size and the cluster suggest."""
+    """Reads a data source. `blocks`: how many tasks; None: as its size and the cluster suggest. `columns`, `limit`:
+    what was pushed into the source."""
 
     source: Any
     blocks: int | None = None
     compute: Compute = Compute()
+    columns: tuple[str, ...] | None = None
+    limit: int | None = None
 
     @property
     def name(self) -> str:

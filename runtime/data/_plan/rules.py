@@ -128,13 +128,15 @@ def push_columns(node: Node) -> Node:
     if not isinstance(below, Read) or not hasattr(below.source, "with_columns") or not needed:
         return node
     ordered = [name for name, expr in node.columns if _is_column(expr, name)]
-    columns = [*dict.fromkeys([*ordered, *sorted(needed)])]
-    if getattr(below.source, "columns", None) == columns:
+    columns = tuple(dict.fromkeys([*ordered, *sorted(needed)]))
+    if below.columns == columns:
         return node
-    narrowed = below.source.with_columns(columns)
-    if narrowed is None or (not path and len(ordered) == len(node.columns) == len(columns)):
-        return node if narrowed is None else dataclasses.replace(below, source=narrowed)
-    result: Node = dataclasses.replace(below, source=narrowed)
+    narrowed = below.source.with_columns(list(columns))
+    if narrowed is None:
+        return node
+    result: Node = dataclasses.replace(below, source=narrowed, columns=columns)
+    if not path and len(ordered) == len(node.columns) == len(columns):
+        return result
     for each in reversed(path):
         result = each.with_inputs([result])
     return node.with_inputs([result])
@@ -155,15 +157,13 @@ def push_limit(node: Node) -> Node:
             return below.with_inputs([Limit(below.source, node.rows)])
         case Transform(udf=udf) if udf.kind == "map":
             return below.with_inputs([Limit(below.source, node.rows)])
-        case Read(source) if hasattr(source, "with_limit"):
-            if getattr(source, "limit", None) is not None:
-                return node
+        case Read(source) if hasattr(source, "with_limit") and (
+            below.limit is None or below.limit > node.rows
+        ):
             narrowed = source.with_limit(node.rows)
-            return (
-                node.with_inputs([dataclasses.replace(below, source=narrowed)])
-                if narrowed is not None
-                else node
-            )
+            if narrowed is None:
+                return node
+            return node.with_inputs([dataclasses.replace(below, source=narrowed, limit=node.rows)])
         case Given(blocks, schema):
             return Given(_first(blocks, node.rows), schema)
     return node

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
+import re
+import signal
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -245,3 +248,112 @@ class TestConsuming:
         made = numbers(100).map(lambda row: row).materialize()
         assert "ReadNumbers->map(<lambda>): 7 tasks, 7 blocks" in made.stats()
         assert isinstance(made._node, nodes.Given)
+
+
+class TestNumbers:
+    def test_of_one_column_and_of_several(self) -> None:
+        made = numbers(100).map(lambda row: {"id": row["id"], "b": 2.0 * row["id"]})
+        assert made.sum("id") == 4950
+        assert made.aggregate(*_aggregations()) == {"count()": 100, "max(b)": 198.0}
+        assert made.mean(["id", "b"]) == {"mean(id)": 49.5, "mean(b)": 99.0}
+        assert sorted(numbers(10).map(lambda row: {"k": row["id"] % 3}).unique("k")) == [0, 1, 2]
+
+
+def _aggregations() -> tuple[Any, ...]:
+    from runtime.data.aggregate import Count, Max
+
+    return Count(), Max("b")
+
+
+class TestColumns:
+    def test_are_chosen_made_and_named(self) -> None:
+        from runtime.data.expressions import col
+
+        made = numbers(10).map(lambda row: {"a": row["id"], "b": 1})
+        assert made.with_column("c", col("a") + col("b")).select_columns(["c"]).take(2) == [
+            {"c": 1},
+            {"c": 2},
+        ]
+        assert made.rename_columns({"a": "x"}).drop_columns(["b"]).columns() == ["x"]
+        assert made.filter(expr=col("a") >= 8).count() == 2
+        assert made.add_column("d", lambda frame: frame["a"] * 2).take(2)[1] == {"a": 1, "b": 1, "d": 2}
+
+
+class TestWriting:
+    def test_files_hold_every_row_once(self, tmp_path: Any) -> None:
+        import pyarrow.parquet as pq
+
+        numbers(1000).map(lambda row: row).write_parquet(str(tmp_path / "p"))
+        assert sorted(pq.read_table(tmp_path / "p")["id"].to_pylist()) == list(range(1000))
+
+    def test_a_failed_write_leaves_no_files(self, tmp_path: Any) -> None:
+        def fail(batch: Any) -> Any:
+            if 500 in batch["id"]:
+                raise ValueError("no")
+            return batch
+
+        with pytest.raises(ValueError, match="no"):
+            numbers(1000).map_batches(fail).write_parquet(str(tmp_path / "p"))
+        assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+class TestFailures:
+    def test_a_killed_worker_changes_nothing(self, tmp_path: Any) -> None:
+        mark = str(tmp_path / "died")
+
+        def dies_once(batch: Any) -> Any:
+            if 500 in batch["id"]:
+                try:
+                    os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    return batch
+                os.kill(os.getpid(), signal.SIGKILL)
+            return batch
+
+        assert ids(numbers(1000, 20).map_batches(dies_once)) == list(range(1000))
+        assert os.path.exists(mark)
+
+    def test_a_killed_actor_of_a_pool_changes_nothing(self, tmp_path: Any) -> None:
+        mark = str(tmp_path / "died")
+
+        class DiesOnce:
+            def __call__(self, batch: Any) -> Any:
+                if 50 in batch["id"]:
+                    try:
+                        os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+                    except FileExistsError:
+                        return batch
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return batch
+
+        assert ids(numbers(100, 10).map_batches(DiesOnce, concurrency=2)) == list(range(100))
+        assert os.path.exists(mark)
+
+    def test_an_error_in_a_constructor_is_that_of_the_data_set(self) -> None:
+        class Broken:
+            def __init__(self) -> None:
+                raise ValueError("no model")
+
+            def __call__(self, batch: Any) -> Any:
+                return batch
+
+        with pytest.raises(ValueError, match="no model"):
+            numbers(10).map_batches(Broken, concurrency=1).take_all()
+
+
+def test_a_slow_consumer_stops_the_tasks_before_the_budget_is_exceeded() -> None:
+    mib = 1 << 20
+    context = DataContext.get_current()
+    context.execution_options.resource_limits.object_store_memory = 16 * mib
+    try:
+        made = numbers(40, 40).map_batches(lambda batch: {"x": np.zeros((len(batch["id"]), mib), np.uint8)})
+        rows = 0
+        for batch in made.iter_batches(batch_size=1):
+            rows += len(batch["x"])
+            time.sleep(0.002)
+    finally:
+        context.execution_options.resource_limits.object_store_memory = None
+    assert rows == 40
+    held = re.search(r"held at most: ([\d.]+) MiB", made.stats())
+    assert held is not None
+    assert float(held[1]) <= 16
