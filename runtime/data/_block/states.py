@@ -80,11 +80,11 @@ class Counts:
 
     ignore_nulls: bool
     elements: bool = False
-    """Whether the column's lists are taken apart, and their elements are counted."""
+    """Whether lists are taken apart, and their elements are counted; other values count as they are."""
 
     def partial(self, column: Any, table: pa.Table, groups: Groups) -> pa.Array:
         of_rows = groups.of_rows
-        if self.elements:
+        if self.elements and pa.types.is_nested(column.type):
             column, of_rows = _flat(column, groups)
         values, of_values = _kept(column, of_rows, self.ignore_nulls)
         return self._counted(values, np.ones(len(of_values), np.int64), of_values, groups.count)
