@@ -1,5 +1,6 @@
-"""Collective communication between actors and tasks, in main memory; see `collective`."""
+"""Collective communication between actors and tasks; see `collective`."""
 
+from .backend_registry import register_collective_backend
 from .collective import (
     allgather,
     allreduce,
@@ -57,6 +58,7 @@ __all__ = [
     "reduce_multigpu",
     "reducescatter",
     "reducescatter_multigpu",
+    "register_collective_backend",
     "send",
     "send_multigpu",
 ]

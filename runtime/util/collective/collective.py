@@ -1,8 +1,10 @@
-"""Collective communication of actors and tasks: numpy arrays and torch tensors in main memory, in place.
+"""Collective communication of actors and tasks: numpy arrays and torch tensors, in place.
 
-Every member of a group calls the same operations in the same order. On a node tensors go through shared memory, to
-other nodes over TCP (`links`). `plan` says who sends what to whom; `group` carries it out; results are written into the
-caller's tensors (`tensors.fill` describes the case of read-only ones).
+Every member of a group calls the same operations in the same order. With the backend "gloo" tensors are in main memory:
+on a node they go through shared memory, to other nodes over TCP (`links`). `plan` says who sends what to whom; `group`
+carries it out; results are written into the caller's tensors (`tensors.fill` describes the case of read-only ones).
+Large torch tensors go to other nodes by torch's Gloo (`torch_plane`), which takes two thirds of the time. With "nccl"
+they are torch's on GPUs (`nccl_group`, not run yet). `backend_registry` has what a program registers.
 
 All operations raise `TimeoutError` if the other members do not join in time, `types.MemberLostError` as soon as a
 member's process has ended, `types.GroupError` after the group has failed or was destroyed, and RuntimeError if the
@@ -15,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import groups
-from .group import Group
+from .backend_registry import RegisteredGroup, is_available
 from .types import Backend, ReduceOp
 
 
@@ -25,14 +27,14 @@ def gloo_available() -> bool:
 
 
 def nccl_available() -> bool:
-    """Whether groups of GPUs are available: no."""
-    return False
+    """Whether this process can be in a group of GPUs: with torch, NCCL and a GPU."""
+    return is_available(Backend.NCCL)
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether groups can communicate by a backend of this name."""
+    """Whether groups can communicate by a backend of this name in this process."""
     try:
-        return Backend(backend) == Backend.GLOO
+        return is_available(Backend(backend))
     except ValueError:
         return False
 
@@ -54,12 +56,14 @@ def init_collective_group(
     Args:
         world_size: the number of members.
         rank: from 0.
-        backend: "gloo".
+        backend: "gloo", "nccl", or one that was registered in this process (`register_collective_backend`).
         group_name: unique in the job.
         gloo_timeout: milliseconds that an operation waits for the other members.
 
     Raises:
-        RuntimeError: this process is already a member, or `world_size` and `rank` do not fit.
+        RuntimeError: this process is already a member, it cannot use the backend, or `world_size` and `rank` do not
+            fit.
+        ValueError: there is no such backend.
     """
     groups.join(group_name, world_size, rank, backend, gloo_timeout / 1000)
 
@@ -97,13 +101,14 @@ def get_collective_group_size(group_name: str = "default") -> int:
     return group.world_size if group is not None else -1
 
 
-def get_group_handle(group_name: str = "default") -> Group:
-    """This process's membership.
+def get_group_handle(group_name: str = "default") -> Any:
+    """This process's membership: a `group.Group`, or what the class of a registered backend made.
 
     Raises:
         RuntimeError: it is no member.
     """
-    return groups.find_or_join(group_name)
+    group = groups.find_or_join(group_name)
+    return group.handle if isinstance(group, RegisteredGroup) else group
 
 
 # ---------------------------------------------------------------- operations

@@ -11,10 +11,15 @@ from typing import Any, NamedTuple
 from . import plan
 from .links import Links
 from .tensors import Operand
-from .types import ReduceOp
+from .torch_plane import Operation, TorchPlane, reduction
+from .types import Backend, ReduceOp
 
 INLINE_BYTES = 2048
 """Spans up to this size travel as bytes, which pickle faster than buffers."""
+OF_GLOO = frozenset(
+    "float16 float32 float64 torch.bfloat16 int8 uint8 int32 int64".split()  # torch.bool: no sums
+)
+"""The dtypes that torch's Gloo can reduce."""
 
 
 class Call(NamedTuple):
@@ -41,26 +46,34 @@ ONE_SIDED = frozenset({"broadcast", "reduce", "send"})
 class Group:
     """A member of a collective group. Calls of several threads follow each other.
 
+    Large torch tensors of members on several nodes go by torch's Gloo, and all else through channels, reducescatter and
+    send included.
+
     Args:
         name: of the group.
         links: to the other members.
         world_size: the number of members.
         rank: this one.
+        backend: of torch.distributed, where that is used.
     """
 
-    def __init__(self, name: str, links: Links, world_size: int, rank: int) -> None:
+    def __init__(
+        self, name: str, links: Links, world_size: int, rank: int, backend: str = Backend.GLOO
+    ) -> None:
         self.group_name = name
         self.world_size = world_size
         self.rank = rank
         self._links = links
         self._lock = threading.Lock()
         self._number = 0
+        self._plane = TorchPlane(links, world_size, rank, backend)
 
     def allreduce(self, tensor: Any, op: ReduceOp) -> None:
         """Every member's tensor becomes the reduction of all."""
         operand = Operand(tensor, is_written=True)
         steps = partial(_planned, plan.allreduce, rank=self.rank)
-        self._run(_call("allreduce", operand, op.name), [operand], [operand], steps, op)
+        by_torch = partial(_allreduce, operand, op, self.world_size)
+        self._run(_call("allreduce", operand, op.name), [operand], [operand], steps, op, by_torch)
 
     def reduce(self, tensor: Any, root: int, op: ReduceOp) -> None:
         """The tensor of `root` becomes the reduction of all."""
@@ -68,7 +81,8 @@ class Group:
         operand = Operand(tensor, is_written=self.rank == root)
         steps = partial(_planned, plan.reduce, rank=self.rank, root=root)
         written = [operand] if self.rank == root else []
-        self._run(_call("reduce", operand, f"{op.name} {root}"), [operand], written, steps, op)
+        by_torch = partial(_reduce, operand, root, op, self.world_size)
+        self._run(_call("reduce", operand, f"{op.name} {root}"), [operand], written, steps, op, by_torch)
 
     def broadcast(self, tensor: Any, root: int) -> None:
         """Every member's tensor becomes that of `root`."""
@@ -76,7 +90,8 @@ class Group:
         operand = Operand(tensor, is_written=self.rank != root)
         steps = partial(_planned, plan.broadcast, rank=self.rank, root=root)
         written = [operand] if self.rank != root else []
-        self._run(_call("broadcast", operand, f"{root}"), [operand], written, steps)
+        by_torch = partial(_broadcast, operand, root)
+        self._run(_call("broadcast", operand, f"{root}"), [operand], written, steps, by_torch=by_torch)
 
     def allgather(self, tensors: Sequence[Any], tensor: Any) -> None:
         """`tensors` become the tensors of all members, by rank."""
@@ -84,7 +99,8 @@ class Group:
         operand = Operand(tensor, is_written=False)
         targets = self._listed("allgather", operand, tensors, is_written=True)
         steps = partial(_planned, plan.allgather, rank=self.rank)
-        self._run(_call("allgather", operand), [operand, *targets], targets, steps)
+        by_torch = partial(_allgather, operand, targets)
+        self._run(_call("allgather", operand), [operand, *targets], targets, steps, by_torch=by_torch)
 
     def reducescatter(self, tensor: Any, tensors: Sequence[Any], op: ReduceOp) -> None:
         """`tensor` becomes the reduction of all members' tensors at this member's index."""
@@ -116,6 +132,7 @@ class Group:
     def destroy_group(self) -> None:
         """Leaves the group; waits in this process end with an error. Idempotent."""
         self._links.close()
+        self._plane.close()
 
     # ------------------------------------------------------------ arguments
 
@@ -155,10 +172,17 @@ class Group:
         written: Sequence[Operand],
         steps: Callable[[plan.Shape], Sequence[plan.Step]],
         op: ReduceOp = ReduceOp.SUM,
+        by_torch: Operation | None = None,
     ) -> None:
         flats = [operand.flat for operand in operands]
         with self._lock:
             self._links.connect()
+            if by_torch is not None and self._links.is_spread and _is_for_gloo(operands):
+                self._agree(call._replace(dtype=f"torch {call.dtype}"))
+                self._plane.run(by_torch)
+                for operand in written:
+                    operand.commit()
+                return
             shape = plan.Shape(self.world_size, 0, 1, self._links.is_spread)
             if flats:
                 shape = shape._replace(elements=flats[0].size, item_bytes=max(1, flats[0].itemsize))
@@ -171,6 +195,13 @@ class Group:
             run.all(steps(shape))
         for operand in written:
             operand.commit()
+
+    def _agree(self, call: Call) -> None:
+        """Waits until all members call the same."""
+        self._links.connect()
+        run = _Run(self._links, call, self._number, [], [], ReduceOp.SUM, self.world_size)
+        self._number += 1
+        run.all(plan.barrier(plan.Shape(self.world_size, 0, 1, True), self.rank))
 
 
 class _Run:
@@ -285,6 +316,38 @@ class _Run:
 def _planned(make: Callable[..., list[plan.Step]], shape: plan.Shape, **ranks: int) -> list[plan.Step]:
     """The plan of a call; programs repeat theirs."""
     return make(shape, **ranks)
+
+
+def _is_for_gloo(operands: Sequence[Operand]) -> bool:
+    first = operands[0]
+    return (
+        first.dtype in OF_GLOO
+        and first.flat.nbytes > plan.EXCHANGED_BYTES
+        and all(operand.is_torch for operand in operands)
+    )
+
+
+def _allreduce(operand: Operand, op: ReduceOp, world_size: int, group: Any) -> None:
+    group.allreduce([operand.as_torch(operand.flat)], reduction(op)).wait()
+    if op is ReduceOp.AVERAGE:
+        operand.divide(operand.flat, world_size)
+
+
+def _reduce(operand: Operand, root: int, op: ReduceOp, world_size: int, group: Any) -> None:
+    # Gloo leaves what others had in their tensors in disorder.
+    elements = operand.flat if group.rank() == root else operand.flat.copy()
+    group.reduce(operand.as_torch(elements), root, reduction(op)).wait()
+    if op is ReduceOp.AVERAGE and group.rank() == root:
+        operand.divide(operand.flat, world_size)
+
+
+def _broadcast(operand: Operand, root: int, group: Any) -> None:
+    group.broadcast(operand.as_torch(operand.flat), root).wait()
+
+
+def _allgather(operand: Operand, targets: Sequence[Operand], group: Any) -> None:
+    places = [target.as_torch(target.flat) for target in targets]
+    group.allgather(places, operand.as_torch(operand.flat)).wait()
 
 
 def _elements(parcel: Any, dtype: Any) -> Any:

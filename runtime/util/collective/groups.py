@@ -11,20 +11,22 @@ from runtime.experimental import internal_kv
 from runtime.runtime_context import get_runtime_context
 from runtime.util import get_node_ip_address
 
+from .backend_registry import RegisteredGroup, is_available, registered
 from .group import Group
 from .links import NAMESPACE, Links, who_am_i
 from .types import Backend
 
+Member = Group | RegisteredGroup
 _lock = threading.Lock()
-_groups: dict[str, Group] = {}
+_groups: dict[str, Member] = {}
 
 
-def find(group_name: str) -> Group | None:
+def find(group_name: str) -> Member | None:
     """The group, if this process is a member."""
     return _groups.get(group_name)
 
 
-def find_or_join(group_name: str) -> Group:
+def find_or_join(group_name: str) -> Member:
     """The group; a member that was declared joins now.
 
     Raises:
@@ -44,7 +46,8 @@ def find_or_join(group_name: str) -> Group:
             rank = known["members"].get(actor_id)
             if rank is not None:
                 actors = {rank: actor for actor, rank in known["members"].items()}
-                return _join(group_name, known["world_size"], rank, known["timeout_s"], actors)
+                backend = known["backend"]
+                return _join(group_name, known["world_size"], rank, backend, known["timeout_s"], actors)
     raise RuntimeError(
         f"The collective group '{group_name}' is not initialized in the process: call init_collective_group() here, "
         "or create_collective_group() with this actor."
@@ -55,10 +58,10 @@ def join(group_name: str, world_size: int, rank: int, backend: str, timeout_s: f
     """Makes this process a member.
 
     Raises:
-        RuntimeError: it is one already, or the arguments do not fit.
+        RuntimeError: it is one already, the backend is not available, or the arguments do not fit.
         ValueError: there is no such backend, or no name.
     """
-    _check_backend(backend)
+    backend = Backend(backend)
     if not group_name:
         raise ValueError(f"group_name '{group_name}' needs to be a string.")
     if world_size <= 0 or not 0 <= rank < world_size:
@@ -68,7 +71,7 @@ def join(group_name: str, world_size: int, rank: int, backend: str, timeout_s: f
     with _lock:
         if group_name in _groups:
             raise RuntimeError("Trying to initialize a group twice.")
-        _join(group_name, world_size, rank, timeout_s, {})
+        _join(group_name, world_size, rank, backend, timeout_s, {})
 
 
 def declare(
@@ -85,7 +88,7 @@ def declare(
         RuntimeError: the group is declared already, or the arguments do not fit.
         ValueError: there is no such backend.
     """
-    _check_backend(backend)
+    backend = Backend(backend)  # whether it is available is seen where the members are
     if world_size <= 0:
         raise RuntimeError(f"World size must be greater than zero. Got '{world_size}'.")
     if len(ranks) != len(actors):
@@ -97,7 +100,9 @@ def declare(
             f"Ranks must be a permutation of 0 to {len(ranks) - 1}, and they are {', '.join(map(str, ranks))}."
         )
     members = {actor._actor_id.hex(): rank for actor, rank in zip(actors, ranks, strict=True)}
-    declared = json.dumps({"members": members, "world_size": world_size, "timeout_s": timeout_s})
+    declared = json.dumps(
+        {"members": members, "world_size": world_size, "timeout_s": timeout_s, "backend": backend}
+    )
     if internal_kv._internal_kv_put(_key(group_name), declared, overwrite=False, namespace=NAMESPACE):
         raise RuntimeError("Trying to initialize a group twice.")
 
@@ -112,20 +117,31 @@ def leave(group_name: str) -> None:
 
 
 def _join(
-    group_name: str, world_size: int, rank: int, timeout_s: float, declared: Mapping[int, str]
-) -> Group:
-    who = who_am_i(get_runtime_context(), get_node_ip_address())
-    links = Links(group_name, _key(group_name), world_size, rank, who, declared, timeout_s)
-    group = _groups[group_name] = Group(group_name, links, world_size, rank)
+    group_name: str,
+    world_size: int,
+    rank: int,
+    backend: str,
+    timeout_s: float,
+    declared: Mapping[int, str],
+) -> Member:
+    if not is_available(backend):
+        why = " It needs torch with NCCL, and a GPU of this process." if backend == Backend.NCCL else ""
+        raise RuntimeError(f"{backend} is not available in this process.{why}")
+    group: Member
+    group_cls = registered(backend)
+    if group_cls is not None:
+        group = RegisteredGroup(group_cls(world_size, rank, group_name))
+    else:
+        who = who_am_i(get_runtime_context(), get_node_ip_address())
+        links = Links(group_name, _key(group_name), world_size, rank, who, declared, timeout_s)
+        if backend == Backend.NCCL:
+            from .nccl_group import NcclGroup
+
+            group = NcclGroup(group_name, links, world_size, rank, backend)
+        else:
+            group = Group(group_name, links, world_size, rank)
+    _groups[group_name] = group
     return group
-
-
-def _check_backend(backend: str) -> None:
-    if Backend(backend) == Backend.NCCL:
-        raise RuntimeError(
-            "NCCL is not available: groups communicate in main memory, for numpy arrays and torch tensors. Use "
-            "backend='gloo'."
-        )
 
 
 def _key(group_name: str) -> str:

@@ -60,6 +60,11 @@ _UNKNOWN = Who("", "")
 class Links:
     """One member's channels.
 
+    Attributes:
+        timeout_s: how long to wait for other members, each time.
+        is_spread: whether members are on several nodes; known once all are connected.
+        on_failure: called once the group has failed, from any thread.
+
     Args:
         name: of the group, for errors.
         key: of the group in the control store.
@@ -67,7 +72,7 @@ class Links:
         rank: this one.
         who: this process.
         declared: the actors of the members by rank, in hex, where they are known before they join.
-        timeout_s: how long to wait for other members, each time.
+        timeout_s: see above.
 
     Raises:
         OSError: no memory, descriptors or sockets.
@@ -86,6 +91,7 @@ class Links:
     ) -> None:
         self.timeout_s = timeout_s
         self.is_spread = False
+        self.on_failure: Callable[[], None] = _nothing
         self._name = name
         self._key = key
         self._world_size = world_size
@@ -190,7 +196,7 @@ class Links:
                     f"Ranks {sorted(missing.values())} did not join the collective group '{self._name}' within "
                     f"{self.timeout_s:g} s."
                 )
-            self._check()
+            self.check()
             for news in subscription.take(left):
                 if isinstance(news, ActorChanged):
                     self._check_actor(news)
@@ -200,7 +206,7 @@ class Links:
                         self._open(subscription, missing[key], news.value)
                         if missing[key] in self._readers:
                             del missing[key]
-        self._check()
+        self.check()
 
     def _open(self, subscription: Subscription, peer: int, found: bytes) -> None:
         record = _loaded(found)
@@ -287,7 +293,7 @@ class Links:
             writer = self._made([peer])
             with self._lock:
                 self._own_writers[peer] = writer
-            self._check()
+            self.check()
             internal_kv._internal_kv_put(
                 self._own_key(self._rank, peer), pickle.dumps(writer.address), namespace=NAMESPACE
             )
@@ -306,6 +312,16 @@ class Links:
             return reader.take(self.timeout_s)
         except channels.ChannelError as error:
             raise self._translated(error) from error
+
+    @property
+    def host(self) -> str:
+        """This node's address."""
+        assert self._writer is not None
+        return self._writer.address.host
+
+    def host_of(self, peer: int) -> str:
+        """The address of a member's node."""
+        return self._readers[peer].address.host
 
     def silent(self) -> list[int]:
         """The members of whom nothing has come that is not taken."""
@@ -336,7 +352,7 @@ class Links:
         with self._lock:
             self._own_readers[peer] = reader
         internal_kv._internal_kv_del(key, namespace=NAMESPACE)
-        self._check()
+        self.check()
         return reader
 
     def _value(self, key: str) -> bytes | None:
@@ -348,14 +364,14 @@ class Links:
                 subscription.watch_key(key.encode(), NAMESPACE)
                 deadline = time.monotonic() + self.timeout_s
                 while (left := deadline - time.monotonic()) > 0:
-                    self._check()
+                    self.check()
                     for news in subscription.take(left):
                         if isinstance(news, KeyChanged) and news.value is not None:
                             return news.value
             finally:
                 with self._lock:
                     self._subscription = None
-        self._check()
+        self.check()
         return None
 
     # ------------------------------------------------------------ the end
@@ -372,6 +388,7 @@ class Links:
                 return
             self._is_closed = True
             self._wake()
+            self.on_failure()
             readers = [*self._readers.values(), *self._own_readers.values()]
             writers = list(self._own_writers.values())
         if self._writer is not None:
@@ -395,13 +412,15 @@ class Links:
             writer.fail(error)
         for reader in readers:
             reader.close()
+        self.on_failure()
 
     def _wake(self) -> None:
         """Ends a wait for the control store. Under the lock."""
         if self._subscription is not None:
             self._subscription.close()
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raises GroupError if the group has failed or was destroyed here."""
         if self._is_closed or self._error is not None:
             raise self._translated(self._error)
 
@@ -443,6 +462,10 @@ def who_am_i(context: Any, host: str) -> Who:
 def _loaded(found: bytes) -> Record:
     record: Record = pickle.loads(found)
     return record
+
+
+def _nothing() -> None:
+    pass
 
 
 def _end(rank: int) -> str:

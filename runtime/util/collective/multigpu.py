@@ -1,4 +1,4 @@
-"""Operations on the tensors of several GPUs of one process. They need NCCL, in Ray too; here there is none."""
+"""Operations on the tensors of several GPUs of one process, which no backend here has."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ class Operand:
 
     Attributes:
         shape, dtype: of the tensor; `dtype` is a name.
+        is_torch: whether it is torch's.
         flat: its elements in C order: the tensor's own memory if that can be used, a copy otherwise. Types that numpy
             does not have appear as integers of their size.
 
@@ -26,14 +27,15 @@ class Operand:
         ValueError: it is written to, and cannot be.
     """
 
-    __slots__ = ("_array", "_is_copy", "_torch_dtype", "dtype", "flat", "shape")
+    __slots__ = ("_array", "_is_copy", "_torch_dtype", "dtype", "flat", "is_torch", "shape")
 
     def __init__(self, tensor: Any, is_written: bool) -> None:
         import numpy
 
         self._torch_dtype: Any = None
         array = tensor
-        if not isinstance(tensor, numpy.ndarray):
+        self.is_torch = not isinstance(tensor, numpy.ndarray)
+        if self.is_torch:
             array, self._torch_dtype = _of_torch(tensor)
         if array.dtype.hasobject:
             raise TypeError(f"Collective operations move numbers, not elements of dtype {array.dtype}.")
@@ -62,7 +64,7 @@ class Operand:
                 ReduceOp.MAX: torch.maximum,
                 ReduceOp.MIN: torch.minimum,
             }
-            torch_of[op](self._as_torch(a), self._as_torch(b), out=self._as_torch(out))
+            torch_of[op](self.as_torch(a), self.as_torch(b), out=self.as_torch(out))
             return
         import numpy
 
@@ -71,16 +73,18 @@ class Operand:
     def divide(self, array: Any, count: int) -> None:
         """Divides the elements of an array like `flat`, in place; integers are cut off."""
         if self._torch_dtype is not None:
-            self._as_torch(array).div_(count)
+            self.as_torch(array).div_(count)
         else:
             array[...] = (array / count).astype(array.dtype)
 
-    def _as_torch(self, array: Any) -> Any:
+    def as_torch(self, array: Any) -> Any:
+        """An array like `flat` as a tensor of the dtype, over the same memory if that can be written."""
         import torch
 
         if not array.flags.writeable:
             array = array.copy()  # torch has no read-only tensors, and warns
-        return torch.from_numpy(array).view(self._torch_dtype)
+        tensor = torch.from_numpy(array)
+        return tensor if self._torch_dtype is None else tensor.view(self._torch_dtype)
 
 
 @functools.cache

@@ -208,7 +208,7 @@ def test_groups_declared_by_the_driver() -> None:
 def test_what_is_refused() -> None:
     with pytest.raises(RuntimeError, match="not initialized"):
         collective.allreduce(np.ones(1), "unknown")
-    with pytest.raises(RuntimeError, match="NCCL is not available"):
+    with pytest.raises(RuntimeError, match="NCCL is not available in this process"):
         collective.init_collective_group(1, 0, "nccl", "gpu")
     with pytest.raises(RuntimeError, match="Rank 2"):
         collective.init_collective_group(2, 2, "gloo", "rank")

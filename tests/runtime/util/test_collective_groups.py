@@ -18,7 +18,8 @@ if not OWN:
     pytest.skip("what the module does beyond Ray's", allow_module_level=True)
 
 from runtime.util import collective
-from runtime.util.collective import plan
+from runtime.util.collective import plan, types
+from runtime.util.collective.collective_group.base_collective_group import BaseGroup
 from runtime.util.collective.types import GroupError, MemberLostError, ReduceOp
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -319,6 +320,41 @@ def test_a_handle_and_backends() -> None:
     assert [collective.is_backend_available(name) for name in ("gloo", "nccl", "x")] == [True, False, False]
     with pytest.raises(ValueError, match="Unrecognized backend: 'x'"):
         collective.init_collective_group(1, 0, "x", "handle")
+
+
+class Doubling(BaseGroup):
+    """A backend of a program's own."""
+
+    @classmethod
+    def check_backend_availability(cls) -> bool:
+        return True
+
+    def allreduce(self, tensor: Any, allreduce_options: types.AllReduceOptions) -> None:
+        assert allreduce_options.reduceOp is ReduceOp.SUM
+        tensor[0] *= 2
+
+    def barrier(self, barrier_options: Any) -> None:
+        raise NotImplementedError
+
+    reduce = allgather = broadcast = reducescatter = send = recv = barrier  # type: ignore[assignment]
+
+
+def test_backends_of_a_programs_own() -> None:
+    collective.register_collective_backend("doubling", Doubling)
+    assert collective.is_backend_available("DOUBLING")
+    with pytest.raises(ValueError, match="already registered"):
+        collective.register_collective_backend("Doubling", Doubling)
+    with pytest.raises(ValueError, match="already registered"):
+        collective.register_collective_backend("gloo", Doubling)
+    with pytest.raises(TypeError, match="not a subclass of BaseGroup"):
+        collective.register_collective_backend("other", int)  # type: ignore[arg-type]
+    collective.init_collective_group(1, 0, "doubling", "own")
+    assert isinstance(collective.get_group_handle("own"), Doubling)
+    assert (collective.get_rank("own"), collective.get_collective_group_size("own")) == (0, 1)
+    array = np.ones(2)
+    collective.allreduce(array, "own")
+    assert array.tolist() == [2, 2]
+    collective.destroy_collective_group("own")
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ if not OWN:
 
 from runtime import cluster_utils
 from runtime.util.collective.types import MemberLostError
-from tests.runtime.util.test_collective_groups import WAIT_S, Member, expected
+from tests.runtime.util.test_collective_groups import WAIT_S, Member, expected, values
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +58,63 @@ def test_a_member_that_dies_is_named_to_all(nodes: None, dying: int) -> None:
         kind, text, _ = ray.get(error, timeout=WAIT_S)
         assert kind == MemberLostError.__name__
         assert f"Rank {dying} of the collective group '{group}' is gone: the actor Member " in text
+
+
+def all_by_torch(self: Any) -> list[Any]:
+    """The results of large torch tensors, as `Member.all_operations` orders those of arrays."""
+    import torch
+
+    from runtime.util import collective
+    from runtime.util.collective.types import ReduceOp
+
+    rank, group, size, results = self.rank, self.group, 70_001, []
+
+    def tensor() -> Any:
+        results.append(torch.from_numpy(values(rank, size, "float32")))
+        return results[-1]
+
+    for op in ReduceOp:
+        collective.allreduce(tensor(), group, op)
+    collective.reduce(tensor(), 1, group)
+    collective.broadcast(tensor(), self.world_size - 1, group)
+    places = [torch.zeros(size) for _ in range(self.world_size)]
+    collective.allgather(places, torch.from_numpy(values(rank, size, "float32")), group)
+    collective.barrier(group)
+    uses_torch = collective.get_group_handle(group)._plane._is_open
+    return [uses_torch, *(one.numpy() for one in (*results, *places))]
+
+
+def torch_zeros(size: int) -> Any:
+    import torch
+
+    return torch.zeros(size)
+
+
+def dies_in_gloo(self: Any) -> None:
+    """The next operation of torch's kills the process: after all members have agreed on it."""
+    from runtime.util.collective.torch_plane import TorchPlane
+
+    TorchPlane.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[method-assign]
+
+
+def test_large_torch_tensors_go_by_gloo_and_a_member_that_dies_meanwhile_is_named(nodes: None) -> None:
+    pytest.importorskip("torch", exc_type=ImportError)
+    members, pids = joined("by torch")
+    found = ray.get([one.__ray_call__.remote(all_by_torch) for one in members], timeout=WAIT_S)
+    for rank, (uses_torch, *results) in enumerate(found):
+        assert uses_torch
+        assert all(map(np.array_equal, results, expected(rank, 3, 70_001, "float32")))
+    calls = [
+        one.error_of.remote("allreduce", torch_zeros(100_000 + rank), "by torch")
+        for rank, one in enumerate(members)
+    ]
+    for kind, text, _ in ray.get(calls, timeout=WAIT_S):
+        assert kind == "RuntimeError"
+        assert "All tensors of allreduce must have the same shape and dtype" in text
+    # A member dies while Gloo is at work elsewhere.
+    ray.get(members[2].__ray_call__.remote(dies_in_gloo))
+    calls = [one.error_of.remote("allreduce", torch_zeros(100_000), "by torch") for one in members]
+    for error in calls[:2]:
+        kind, text, _ = ray.get(error, timeout=WAIT_S)
+        assert kind == MemberLostError.__name__
+        assert f"(pid {pids[2]} on " in text
