@@ -8,7 +8,7 @@ in the same state whatever their speed, so one execution shows whether any can b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +42,7 @@ class Call:
         actor: whose method it is: an actor's id in hex.
         method: its name.
         args, kwargs: with `Use` in place of nodes, in containers too.
+        function: what is called in the actor's process in place of a method.
     """
 
     index: int
@@ -49,6 +50,7 @@ class Call:
     method: str
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    function: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.dag.class_node import ClassMethodNode, ClassMethodOutput, ClassNode
+from runtime.dag.collective_node import CollectiveOutputNode
 from runtime.dag.compile import INPUT, WHOLE, Call, Plan, Use, plan
 from runtime.dag.input_node import InputAttributeNode, InputNode
 from runtime.dag.node import DAGNode, replace
@@ -84,6 +85,7 @@ def plan_of(root: DAGNode, nodes: Sequence[DAGNode]) -> tuple[Plan, Mapping[str,
         actor = node._owner._actor_id.hex()
         handles[actor] = node._owner
         args, kwargs = replace(node._bound_args, use_of), replace(node._bound_kwargs, use_of)
-        made.append(Call(position, actor, node.get_method_name(), args, kwargs))
+        function = node.function if isinstance(node, CollectiveOutputNode) else None
+        made.append(Call(position, actor, node.get_method_name(), args, kwargs, function))
     ends = list(root._bound_args) if isinstance(root, MultiOutputNode) else [root]
     return plan(made, [use_of(end) for end in ends], isinstance(root, MultiOutputNode)), handles

@@ -83,7 +83,7 @@ class Loop:
 
     def _function(self, actor: Any, call: Call) -> Callable[[dict[int, Any]], Any]:
         """The call, as a function of the values that are there."""
-        method = bound_method(actor, call.method)
+        method = call.function or bound_method(actor, call.method)
         args, kwargs = call.args, call.kwargs
         used = list(dict.fromkeys(use.producer for use in uses_in((args, dict(kwargs)))))
         whole = [arg.producer for arg in args if isinstance(arg, Use) and arg.part is None]

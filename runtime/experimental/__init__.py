@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_SUBMODULES = frozenset({"dynamic_resources", "internal_kv", "locations", "tqdm_ray"})
+_SUBMODULES = frozenset({"collective", "dynamic_resources", "internal_kv", "locations", "tqdm_ray"})
 _MODULE_OF = {
     "get_local_object_locations": "locations",
     "get_object_locations": "locations",
@@ -13,6 +13,7 @@ _MODULE_OF = {
 }
 
 __all__ = [
+    "collective",
     "dynamic_resources",
     "get_local_object_locations",
     "get_object_locations",

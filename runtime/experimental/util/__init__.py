@@ -1,0 +1,1 @@
+"""Types at the place where Ray has them."""
