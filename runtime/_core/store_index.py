@@ -67,6 +67,7 @@ class StoredObject(msgspec.Struct, eq=False):
     state: ObjectState = ObjectState.CREATED
     pins: dict[Holder, int] = msgspec.field(default_factory=dict)
     file: str = ""
+    tag: str = ""
     disputed: bool = False  # another owner has made an object with this id: nobody can say which one is meant
 
     @property
@@ -143,6 +144,7 @@ class StoreIndex:
         owner_worker: bytes = b"",
         owner_node: bytes = b"",
         primary: bool = True,
+        tag: str = "",
     ) -> StoredObject | None:
         """Takes memory, evicting what is elsewhere too if that makes room. None when there is none now.
 
@@ -159,7 +161,8 @@ class StoreIndex:
         if offset is None:
             return None
         return self._enter(
-            StoredObject(object_id, offset, size_bytes, owner_worker, owner_node, primary, creator), creator
+            StoredObject(object_id, offset, size_bytes, owner_worker, owner_node, primary, creator, tag=tag),
+            creator,
         )
 
     def create_in_file(
@@ -172,6 +175,7 @@ class StoreIndex:
         owner_worker: bytes = b"",
         owner_node: bytes = b"",
         primary: bool = True,
+        tag: str = "",
     ) -> StoredObject:
         """Enters an object that will be written to a file, as there is no memory for it.
 
@@ -183,7 +187,9 @@ class StoreIndex:
         self.spilled_bytes += size_bytes
         self.spilled_count += 1
         return self._enter(
-            StoredObject(object_id, None, size_bytes, owner_worker, owner_node, primary, creator, file=file),
+            StoredObject(
+                object_id, None, size_bytes, owner_worker, owner_node, primary, creator, file=file, tag=tag
+            ),
             creator,
         )
 
@@ -197,6 +203,7 @@ class StoreIndex:
         *,
         owner_worker: bytes = b"",
         owner_node: bytes = b"",
+        tag: str = "",
     ) -> None:
         """Enters a sealed object that its creator has written to space it was allotted. What its owner had by this
         id goes: it was made again.
@@ -211,7 +218,15 @@ class StoreIndex:
         """
         self.allotments.take(creator, offset, size_bytes)
         entry = StoredObject(
-            object_id, offset, size_bytes, owner_worker, owner_node, True, creator, ObjectState.SEALED
+            object_id,
+            offset,
+            size_bytes,
+            owner_worker,
+            owner_node,
+            True,
+            creator,
+            ObjectState.SEALED,
+            tag=tag,
         )
         known = self._objects.get(object_id)
         if known is not None and known.owner_worker != owner_worker:

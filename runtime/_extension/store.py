@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from runtime._owner.context import chosen_tag
 from runtime._wire.messages.node import NodeStore, StoreStatus
 from runtime.object_ref import ObjectRef
 
@@ -21,8 +23,8 @@ class ObjectLocation:
 
 
 @dataclass(frozen=True, slots=True)
-class JobUse:
-    """What the objects of one job take on a node. An object that is both in memory and in a file counts as both."""
+class Held:
+    """What some objects take on a node. An object that is both in memory and in a file counts as both."""
 
     memory_bytes: int
     disk_bytes: int
@@ -35,7 +37,7 @@ class StoreUse:
 
     `reserved_bytes`: set aside by processes for objects to come, and not used. `evictable_bytes`: of what is used, what
     can go at once without a loss. `spilled_...` and `restored_...`: to and from disk since the node came up. `jobs`: by
-    job id.
+    job id. `tags`: the thousand largest; see `tagged`. Copies of objects that were made on other nodes have none.
     """
 
     node_id: str
@@ -48,7 +50,8 @@ class StoreUse:
     spilled_objects: int
     restored_bytes: int
     restored_objects: int
-    jobs: Mapping[str, JobUse]
+    jobs: Mapping[str, Held]
+    tags: Mapping[str, Held]
 
     @property
     def free_bytes(self) -> int:
@@ -69,6 +72,18 @@ def locations(refs: Sequence[ObjectRef], timeout_s: float | None = None) -> dict
         )
         for ref, found in connected().object_admin.locations(refs, timeout_s).items()
     }
+
+
+@contextmanager
+def tagged(tag: str) -> Iterator[None]:
+    """Objects that this thread or coroutine puts or yields in the block are counted under the tag. All others are
+    counted under the name of the task that makes them (`.options(name=)`), and under "" in a driver. Tasks that are
+    started in the block keep their names."""
+    before = chosen_tag.set(tag)
+    try:
+        yield
+    finally:
+        chosen_tag.reset(before)
 
 
 def stores(everywhere: bool = True) -> list[StoreUse]:
@@ -92,5 +107,6 @@ def _use(store: NodeStore) -> StoreUse:
         store.spilled_objects,
         store.restored_bytes,
         store.restored_objects,
-        {job.job_id.hex(): JobUse(job.memory_bytes, job.disk_bytes, job.objects) for job in store.jobs},
+        {job.job_id.hex(): Held(job.memory_bytes, job.disk_bytes, job.objects) for job in store.jobs},
+        {tag.tag: Held(tag.memory_bytes, tag.disk_bytes, tag.objects) for tag in store.tags},
     )

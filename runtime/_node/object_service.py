@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
 from runtime._core.ids import job_of_object
 from runtime._core.store_index import StoredObject
+from runtime._core.store_use import use_of
 from runtime._store.service import ObjectStore
 from runtime._transport.channel import CallError, Channel
 from runtime._wire.messages.base import ErrorKind, Message
@@ -25,6 +26,7 @@ from runtime._wire.messages.node import (
     StoreStatus,
     StoreStatuses,
     StoreUnpin,
+    TagStore,
 )
 
 from .object_puller import ObjectPuller
@@ -71,6 +73,7 @@ class ObjectService:
             holder,
             owner_worker=owner.worker_id,
             owner_node=owner.node_id,
+            tag=message.tag,
             timeout_s=message.timeout_s,
         )
 
@@ -89,6 +92,7 @@ class ObjectService:
             keeper,
             owner_worker=message.owner_worker,
             owner_node=message.owner_node,
+            tag=message.tag,
         )
         if keeper is None or owner_is_gone:
             self._store.free([object_id for object_id, _, _ in message.objects])
@@ -131,19 +135,12 @@ class ObjectService:
         """What this store holds."""
         index = self._store.index
         on_disk = [object_id for object_id in message.object_ids if index.is_on_disk(object_id)]
-        jobs: dict[bytes, tuple[int, int, int]] = {}
-        in_memory = 0
-        for entry in index.entries():
-            job_id, size = job_of_object(entry.object_id), entry.size_bytes
-            memory, disk, count = jobs.get(job_id, (0, 0, 0))
-            has_memory = entry.offset is not None
-            in_memory += has_memory
-            jobs[job_id] = memory + size * has_memory, disk + size * bool(entry.file), count + 1
+        use = use_of(index.entries())
         store = NodeStore(
             self._node_id,
             index.allocator.capacity,
             index.used_bytes,
-            in_memory,
+            use.in_memory,
             index.spilled_bytes,
             index.spilled_count,
             self._store.restored_bytes,
@@ -151,7 +148,8 @@ class ObjectService:
             on_disk,
             index.allotments.allotted_bytes,
             index.evictable_bytes,
-            [JobStore(job_id, *numbers) for job_id, numbers in jobs.items()],
+            [JobStore(job_id, *held) for job_id, held in use.jobs.items()],
+            [TagStore(tag, *held) for tag, held in use.largest_tags()],
         )
         return StoreStatuses([store])
 

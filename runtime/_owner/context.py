@@ -38,6 +38,19 @@ class Execution:
 execution: ContextVar[Execution | None] = ContextVar("execution", default=None)
 
 
+chosen_tag: ContextVar[str] = ContextVar("chosen_tag", default="")
+
+
+def tag() -> str:
+    """What the node's store counts the objects under that are made here: the name of the running task, unless another
+    tag was chosen; "" in a driver."""
+    chosen = chosen_tag.get()
+    if chosen:
+        return chosen
+    running = execution.get()
+    return running.name if running is not None else ""
+
+
 def captures_children() -> bool:
     """Whether what runs here keeps the tasks it starts in its own placement group."""
     running = execution.get()

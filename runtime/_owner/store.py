@@ -31,7 +31,7 @@ from runtime._wire.messages.node import (
     StoreUnpin,
 )
 
-from . import mapped_files
+from . import context, mapped_files
 from .links import Links
 from .store_writer import StoreWriter
 from .unpickling import unpickle
@@ -114,7 +114,7 @@ class Store:
             self._create(object_id, serialized, self._links.address, size, offsets)
         else:
             with self._links.lock:
-                self.writer.say_later(object_id, offset, size)
+                self.writer.say_later(object_id, offset, size, context.tag())
                 self._made(object_id, offset, size)
             if self._released.resting:
                 self._released.wake()  # or nobody would say it for long
@@ -145,7 +145,7 @@ class Store:
             self._create(object_id, serialized, owner, size, offsets)
             return size, -1
         with self._links.lock:
-            self.writer.say(object_id, offset, size, owner, keeper)
+            self.writer.say(object_id, offset, size, owner, keeper, context.tag())
             if not keeper:
                 self._made(object_id, offset, size)
         return size, offset if keeper else -1
@@ -175,7 +175,7 @@ class Store:
         size: int,
         offsets: list[int],
     ) -> None:
-        reply = self._links.call_agent(StoreCreate(object_id, size, owner), 60.0)
+        reply = self._links.call_agent(StoreCreate(object_id, size, owner, tag=context.tag()), 60.0)
         if isinstance(reply, ErrorReply):
             if reply.kind == ErrorKind.EXISTS:
                 return  # ours: an earlier or later attempt of its task has made it too

@@ -38,7 +38,7 @@ class StoreWriter:
         self._refused_until = 0.0
         self._used = False
         self._used_at = 0.0
-        self._unsaid: dict[bytes, tuple[int, int]] = {}  # (offset, size) by object id
+        self._unsaid: dict[bytes, tuple[int, int, str]] = {}  # (offset, size, tag) by object id
 
     def place(self, size_bytes: int) -> int | None:
         """The offset of space for one object; None if the agent must be asked for it."""
@@ -64,28 +64,30 @@ class StoreWriter:
         with self._links.lock:
             self._space.free(offset)
 
-    def say_later(self, object_id: bytes, offset: int, size_bytes: int) -> None:
+    def say_later(self, object_id: bytes, offset: int, size_bytes: int, tag: str) -> None:
         """An object that only this process knows lies there."""
-        self._unsaid[object_id] = offset, size_bytes
+        self._unsaid[object_id] = offset, size_bytes, tag
 
     def say(
-        self, object_id: bytes, offset: int, size_bytes: int, owner: WorkerAddress, keeper: bytes = b""
+        self, object_id: bytes, offset: int, size_bytes: int, owner: WorkerAddress, keeper: bytes, tag: str
     ) -> None:
         """An object lies there. `keeper`: see `StoreAdd`."""
         self._bytes -= self._space.release(offset)
         self._links.agent.send(
-            StoreAdd(owner.worker_id, owner.node_id, [(object_id, offset, size_bytes)], keeper)
+            StoreAdd(owner.worker_id, owner.node_id, [(object_id, offset, size_bytes)], keeper, tag)
         )
 
     def say_all(self) -> None:
         """Others may meet our objects from now on."""
         if self._unsaid:
-            objects = [(object_id, offset, size) for object_id, (offset, size) in self._unsaid.items()]
-            self._unsaid.clear()
-            for _, offset, _ in objects:
+            by_tag: dict[str, list[tuple[bytes, int, int]]] = {}
+            for object_id, (offset, size, tag) in self._unsaid.items():
+                by_tag.setdefault(tag, []).append((object_id, offset, size))
                 self._bytes -= self._space.release(offset)
+            self._unsaid.clear()
             address = self._links.address
-            self._links.agent.send(StoreAdd(address.worker_id, address.node_id, objects))
+            for tag, objects in by_tag.items():
+                self._links.agent.send(StoreAdd(address.worker_id, address.node_id, objects, tag=tag))
 
     def forget(self, object_id: bytes) -> bool:
         """Nobody needs this object. False if the agent knows of it."""

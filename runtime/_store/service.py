@@ -45,6 +45,7 @@ class _WaitingCreate(msgspec.Struct, eq=False):
     owner_worker: bytes
     owner_node: bytes
     primary: bool
+    tag: str
     done: asyncio.Future[StoreSpace]
 
 
@@ -99,6 +100,7 @@ class ObjectStore:
         owner_worker: bytes = b"",
         owner_node: bytes = b"",
         primary: bool = True,
+        tag: str = "",
         timeout_s: float = 30.0,
     ) -> StoreSpace | Awaitable[StoreSpace]:
         """Takes space, in memory or in a file, for an object that `holder` will fill and seal.
@@ -108,7 +110,7 @@ class ObjectStore:
                 neither memory nor disk has room; FULL when there is none within `timeout_s`.
         """
         done: asyncio.Future[StoreSpace] = asyncio.get_running_loop().create_future()
-        waiting = _WaitingCreate(object_id, size_bytes, holder, owner_worker, owner_node, primary, done)
+        waiting = _WaitingCreate(object_id, size_bytes, holder, owner_worker, owner_node, primary, tag, done)
         self._try_create(waiting)
         if done.done():
             self._spiller.spill_above_threshold()
@@ -140,6 +142,7 @@ class ObjectStore:
         *,
         owner_worker: bytes,
         owner_node: bytes,
+        tag: str = "",
     ) -> None:
         """Enters objects, (id, offset, size), that `holder` has placed; `keeper` pins them."""
         for object_id, offset, size_bytes in objects:
@@ -152,6 +155,7 @@ class ObjectStore:
                     keeper,
                     owner_worker=owner_worker,
                     owner_node=owner_node,
+                    tag=tag,
                 )
             except IdClash as clash:
                 log.error("%s", clash)  # readers get the error; the writer does not wait for a reply
@@ -328,6 +332,7 @@ class ObjectStore:
             owner_worker=waiting.owner_worker,
             owner_node=waiting.owner_node,
             primary=waiting.primary,
+            tag=waiting.tag,
         )
         self._on_change()
         return StoreSpace(0, path)
@@ -350,6 +355,7 @@ class ObjectStore:
             owner_worker=waiting.owner_worker,
             owner_node=waiting.owner_node,
             primary=waiting.primary,
+            tag=waiting.tag,
         )
         if entry is not None:
             assert entry.offset is not None

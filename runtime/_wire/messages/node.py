@@ -210,6 +210,7 @@ class StoreCreate(Message, Request[StoreSpace], frozen=True, array_like=True, ta
     size_bytes: int
     owner: WorkerAddress
     timeout_s: float = 30.0
+    tag: str = ""
 
 
 class StoreSeal(Message, frozen=True, array_like=True, tag=332):
@@ -242,12 +243,13 @@ class StoreAllot(Message, Request[StoreAllotted], frozen=True, array_like=True, 
 class StoreAdd(Message, frozen=True, array_like=True, tag=372):
     """One-way: these objects are written, sealed, to space that was allotted. What else is said about them may come
     before this, from other processes (see `StoreSettle`). `keeper`: the process of this node that pins them from now
-    on; "": the one that says so."""
+    on; "": the one that says so. `tag`: what they are counted under."""
 
     owner_worker: bytes
     owner_node: bytes
     objects: list[tuple[bytes, int, int]]  # id, offset, size_bytes
     keeper: bytes = b""
+    tag: str = ""
 
 
 class StoreReturn(Message, frozen=True, array_like=True, tag=373):
@@ -295,10 +297,19 @@ class JobStore(Message, frozen=True, array_like=True):
     objects: int
 
 
+class TagStore(Message, frozen=True, array_like=True):
+    """The same of the objects that were made on this node under one tag; "": those that no task has made."""
+
+    tag: str
+    memory_bytes: int
+    disk_bytes: int
+    objects: int
+
+
 class NodeStore(Message, frozen=True, array_like=True):
     """The object store of one node. `on_disk`: which of the objects asked for have been spilled there.
     `reserved_bytes`: of the memory, what processes have set aside for objects to come; it is not used.
-    `evictable_bytes`: of what is used, what can go at once without a loss."""
+    `evictable_bytes`: of what is used, what can go at once without a loss. `tags`: the largest ones."""
 
     node_id: bytes
     capacity_bytes: int
@@ -312,6 +323,7 @@ class NodeStore(Message, frozen=True, array_like=True):
     reserved_bytes: int = 0
     evictable_bytes: int = 0
     jobs: list[JobStore] = []
+    tags: list[TagStore] = []
 
 
 class StoreStatuses(Message, frozen=True, array_like=True, tag=339):

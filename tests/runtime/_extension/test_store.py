@@ -60,6 +60,55 @@ def test_locations_and_figures_of_one_node(fresh: None) -> None:
     assert eventually(lambda: store.stores()[0].jobs.get(context.get_job_id()) is None)
 
 
+def test_what_objects_take_by_the_tasks_that_made_them(fresh: None) -> None:
+    ray.init(num_cpus=2, object_store_memory=160 * MIB)
+
+    @ray.remote
+    def chosen() -> Any:
+        with store.tagged("inner"):
+            return [ray.put(bytes(3 * MIB)), bytes(2 * MIB)]
+
+    @ray.remote(num_returns="streaming")
+    def items() -> Any:
+        for _ in range(2):
+            yield bytes(4 * MIB)
+
+    @ray.remote
+    class Actor:
+        async def method(self) -> bytes:
+            return bytes(5 * MIB)
+
+    actor = Actor.remote()
+    held = [
+        *ray.get(blocks.options(name="operator 1").remote(3, MIB)),
+        chosen.remote(),
+        *items.options(name="operator 2").remote(),
+        actor.method.options(name="operator 3").remote(),
+        ray.put(bytes(6 * MIB)),
+    ]
+    with store.tagged("outer"):
+        held.append(ray.put(bytes(7 * MIB)))
+    ray.wait(held, num_returns=len(held), fetch_local=False)
+    expected = {
+        "operator 1": (3, 3),
+        "chosen": (2, 1),
+        "inner": (3, 1),
+        "operator 2": (8, 2),
+        "operator 3": (5, 1),
+        "": (6, 1),
+        "outer": (7, 1),
+    }
+
+    def tags() -> dict[str, tuple[int, int]]:
+        (use,) = store.stores()
+        assert all(found.disk_bytes == 0 for found in use.tags.values())
+        return {tag: (found.memory_bytes // MIB, found.objects) for tag, found in use.tags.items()}
+
+    assert eventually(lambda: tags() == expected), tags()
+    held.clear()
+    assert eventually(lambda: not tags())
+
+
 def test_all_nodes_answer_each_for_its_own(fresh: None) -> None:
     cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
     try:
