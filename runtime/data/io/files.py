@@ -64,7 +64,7 @@ class FileBasedDatasource(Datasource):
 
     def __init__(
         self,
-        paths: str | Sequence[str],
+        paths: Any,
         *,
         filesystem: Any = None,
         schema: pa.Schema | None = None,

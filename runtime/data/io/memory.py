@@ -129,3 +129,26 @@ class TorchDatasource(Datasource):
                 rows = []
         if rows:
             yield batch.from_rows(rows)
+
+
+class ArrowStreamDatasource(Datasource):
+    """The rows of a `datasets.IterableDataset`, read by one task, or by one for each of its shards."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def get_read_tasks(
+        self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
+    ) -> list[ReadTask]:
+        shards = getattr(self._dataset, "num_shards", 1)
+        tasks = max(1, min(shards, parallelism))
+        parts = [self._dataset.shard(tasks, index) if tasks > 1 else self._dataset for index in range(tasks)]
+        unknown = BlockMetadata(None, None)
+        return [
+            ReadTask(functools.partial(self._read, part), unknown, None, per_task_row_limit) for part in parts
+        ]
+
+    @staticmethod
+    def _read(part: Any) -> Iterator[pa.Table]:
+        for table in part.with_format("arrow").iter(batch_size=_ROWS_AT_ONCE):
+            yield table.replace_schema_metadata(None)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 
 import fsspec.asyn
-import pyarrow.csv as pacsv
 import pyarrow.fs as pafs
 import pytest
 
-pacsv.read_csv(io.BytesIO(b"a\n1\n"))  # makes the pipe by which signals stop a read
 fsspec.asyn.get_loop()  # starts the thread that talks to servers
 
 
