@@ -153,7 +153,9 @@ class NodeAgent:
             self._changed,
         )
         self.memory = MemoryMonitor(
-            lambda: [*self.leases.holders(), *self.actors.holders()], self._end_for_memory
+            lambda: [*self.leases.holders(), *self.actors.holders()],
+            self._end_for_memory,
+            self.pool.end_unused_zygotes,
         )
         self.bundles = BundleService(
             self.ledger, self.cluster, self.leases, self.actors, self.control, self.pool

@@ -40,11 +40,12 @@ def used_bytes() -> int:
 
 class MemoryMonitor:
     """Looks every 250 ms (RAY_memory_monitor_refresh_ms; 0: never) while workers are busy, and ends one whenever
-    more than 95 % of the memory (RAY_memory_usage_threshold) is in use.
+    more than 95 % of the memory (RAY_memory_usage_threshold) is in use and nothing else can be given back.
 
     Args:
         holders: the busy workers.
         end: takes the worker to end, why, and whether its work is repeated.
+        give_back: ends what no work needs; whether there was anything.
         used: bytes in use.
     """
 
@@ -52,6 +53,7 @@ class MemoryMonitor:
         self,
         holders: Callable[[], list[Holder]],
         end: Callable[[Worker, str, bool], None],
+        give_back: Callable[[], bool],
         used: Callable[[], int] = used_bytes,
     ) -> None:
         self._threshold = settings.MEMORY_THRESHOLD.get()
@@ -59,6 +61,7 @@ class MemoryMonitor:
         self._total = memory_bytes()
         self._holders = holders
         self._end = end
+        self._give_back = give_back
         self._used = used
         self._ending: Worker | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -83,7 +86,9 @@ class MemoryMonitor:
         if self._ending is not None and self._ending.state is not WorkerState.DEAD:
             return  # what it has is not free yet
         used = self._used()
-        victim = choose(holders) if used > self._threshold * self._total else None
+        if used <= self._threshold * self._total or self._give_back():
+            return
+        victim = choose(holders)
         if victim is None:
             return
         gib = 1 << 30

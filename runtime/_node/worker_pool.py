@@ -233,6 +233,13 @@ class WorkerPool:
             del self._prestarts[key]
         return kept
 
+    def end_unused_zygotes(self) -> bool:
+        """Ends zygotes with preloaded modules that have no workers, as memory is short. Whether there was one."""
+        unused = [wanted for wanted, use in self._preloading_zygotes().items() if not use.is_used]
+        for interpreter in unused:
+            self._end_host(self._hosts.pop(interpreter))
+        return bool(unused)
+
     # -- the zygote's events
 
     def worker_forked(self, worker: Worker, out: str, err: str) -> None:

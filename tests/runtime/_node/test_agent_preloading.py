@@ -195,5 +195,11 @@ def test_their_number_is_limited(world: MakeWorld, notes: Notes, monkeypatch: py
             await lease(driver, b"3", "ap_other", AP_OTHER="1")
             assert preloading(agent) == [("ap_other",)]
             assert Counter(map(len, (notes.of("ap_slow"), notes.of("ap_other")))) == {1: 1, 2: 1}
+            assert not agent.pool.end_unused_zygotes()
+            [worker] = [worker for worker in agent.pool.table if worker.host.interpreter.preload is not None]
+            agent.pool.stop_worker(worker, "for this test", True)
+            await agent.pool.ending(worker)
+            assert agent.pool.end_unused_zygotes()
+            assert preloading(agent) == []
 
     asyncio.run(scenario())
