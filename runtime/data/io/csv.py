@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import copy
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 from runtime.data.io.errors import FileReadError
-from runtime.data.io.files import FileBasedDatasource
 from runtime.data.io.sinks import StreamingFileDatasink, Writer
+from runtime.data.io.together import LinesDatasource, lines_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,7 +20,7 @@ _WHOLE_FILE_BYTES = 8 * 1024 * 1024
 _OPTIONS = ("read_options", "parse_options", "convert_options", "memory_pool")
 
 
-class CSVDatasource(FileBasedDatasource):
+class CSVDatasource(LinesDatasource):
     """Rows of CSV files. The first line names the columns; types are inferred file by file.
 
     Args:
@@ -56,6 +56,18 @@ class CSVDatasource(FileBasedDatasource):
         with pacsv.open_csv(pa.PythonFile(_Continued(start + more, f), mode="r"), **arguments) as reader:
             for batch in reader:
                 yield pa.Table.from_batches([batch])
+
+    def _parse_together(self, contents: Sequence[bytes], path: str) -> tuple[pa.Table, list[int]] | None:
+        end = contents[0].find(b"\n") + 1
+        header = contents[0][:end]
+        # Options may change what the first lines mean, and a quoted name may have a line end.
+        if not header or b'"' in header or not {"convert_options", "memory_pool"}.issuperset(self._csv_args):
+            return None
+        found = lines_of(contents, header)
+        if found is None:
+            return None
+        table = _parsed(found[0], self._arguments(path))
+        return (table, found[1]) if table.num_rows == sum(found[1]) else None
 
     def _arguments(self, path: str) -> dict[str, Any]:
         """The user's options, and that only wanted columns are converted."""

@@ -155,12 +155,15 @@ class FileBasedDatasource(Datasource):
 
     def _tables(self, files: Sequence[File]) -> Iterator[pa.Table]:
         for file, opener in opening.opened(self._filesystem, files, self._open_args):
-            try:
-                with opener() as stream:
-                    for block in self._read_stream(stream, file.path):
-                        yield self._selected(self._with_file_columns(as_table(block), file.path), file.path)
-            except Exception as error:
-                errors.raise_for(file.path, error)
+            yield from self._tables_of(file, opener)
+
+    def _tables_of(self, file: File, opener: Callable[[], pa.NativeFile]) -> Iterator[pa.Table]:
+        try:
+            with opener() as stream:
+                for block in self._read_stream(stream, file.path):
+                    yield self._selected(self._with_file_columns(as_table(block), file.path), file.path)
+        except Exception as error:
+            errors.raise_for(file.path, error)
 
     def _with_file_columns(self, table: pa.Table, path: str) -> pa.Table:
         """Adds the columns that the path tells: values of its folders, and the path itself."""

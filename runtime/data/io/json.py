@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime.data.io.errors import FileReadError
-from runtime.data.io.files import FileBasedDatasource
+from runtime.data.io.together import LinesDatasource, lines_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 32 * 1024 * 1024
 
 
-class JSONDatasource(FileBasedDatasource):
+class JSONDatasource(LinesDatasource):
     """Rows of JSON files.
 
     A file that starts with "[" holds one list of rows. Any other one holds rows one after the other, usually one per
@@ -58,9 +58,25 @@ class JSONDatasource(FileBasedDatasource):
                 yield table
             data = data[end:] + following
 
+    def _parse_together(self, contents: Sequence[bytes], path: str) -> tuple[pa.Table, list[int]] | None:
+        if not self._lines and any(data.lstrip()[:1] == b"[" for data in contents):
+            return None
+        found = lines_of(contents)
+        if found is None:
+            return None
+        table = self._arrow(found[0])
+        return (table, found[1]) if table.num_rows == sum(found[1]) else None
+
     def _of_rows(self, data: bytes, path: str, first_row: int) -> pa.Table:
         """The table of rows that follow one another; Arrow's parser first, Python's where it gives up."""
         import pyarrow as pa
+
+        try:
+            return self._arrow(data)
+        except pa.ArrowInvalid:
+            return _table(_one_by_one(data, path, first_row), path)
+
+    def _arrow(self, data: bytes) -> pa.Table:
         import pyarrow.json as pajson
 
         arguments = dict(self._json_args)
@@ -68,10 +84,7 @@ class JSONDatasource(FileBasedDatasource):
         arguments.setdefault(
             "read_options", pajson.ReadOptions(block_size=max(len(data), 1), use_threads=False)
         )
-        try:
-            return pajson.read_json(io.BytesIO(data), **arguments)
-        except pa.ArrowInvalid:
-            return _table(_one_by_one(data, path, first_row), path)
+        return pajson.read_json(io.BytesIO(data), **arguments)
 
 
 def _one_by_one(data: bytes, path: str, first_row: int) -> list[Any]:

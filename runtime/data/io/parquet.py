@@ -249,9 +249,9 @@ class ParquetDatasource(FileBasedDatasource):
     # ---- what tasks do
 
     def _read_parts(self, parts: Sequence[_Part], block_bytes: int, rows: int | None) -> Iterator[pa.Table]:
-        return blocks.sized(self._tables_of(parts), block_bytes, rows)
+        return blocks.sized(self._tables_of_parts(parts), block_bytes, rows)
 
-    def _tables_of(self, parts: Sequence[_Part]) -> Iterator[pa.Table]:
+    def _tables_of_parts(self, parts: Sequence[_Part]) -> Iterator[pa.Table]:
         from runtime.data._block import tensor
 
         for part in parts:
