@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.types as types
 
 from runtime.data._block import objects, tensor
 
@@ -98,18 +99,38 @@ def rows(table: pa.Table) -> Iterator[dict[str, Any]]:
             yield {}
         return
     columns = [column_to_list(column) for column in table.columns]
+    if len(names) == 1:
+        name = names[0]
+        for value in columns[0]:
+            yield {name: value}
+        return
     for values in zip(*columns, strict=True):
-        yield dict(zip(names, values, strict=True))
+        yield dict(zip(names, values, strict=False))
 
 
 def column_to_list(column: pa.ChunkedArray) -> list[Any]:
     """The Python values of a column."""
     if tensor.is_tensor(column.type):
         return [row for chunk in column.chunks for row in tensor.rows(chunk)]
-    if objects.is_objects(column.type):
+    kind = column.type
+    if objects.is_objects(kind):
         return objects.to_list(column)
-    values: list[Any] = column.to_pylist()
+    fast = _numpy_makes_python(kind, column.null_count)  # many times as fast as to_pylist
+    values: list[Any] = column.to_numpy().tolist() if fast else column.to_pylist()
     return values
+
+
+def _numpy_makes_python(kind: pa.DataType, null_count: int) -> bool:
+    """Whether a column's values come out of numpy as Arrow makes them, nulls included."""
+    if (
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    ):
+        return True
+    numbers = types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    return bool(numbers and not null_count)
 
 
 def from_batch(batch: Any) -> pa.Table:
@@ -168,21 +189,26 @@ def from_rows(items: Iterable[Mapping[str, Any]]) -> pa.Table:
     Raises:
         TypeError: a row is no mapping.
     """
-    made = list(items)
-    for row in made:
+    made = items if isinstance(items, list) else list(items)
+    columns = _columns_of_rows(made)
+    if not columns:
+        return empty_columns(len(made))
+    return pa.table({str(name): column_of(values, str(name)) for name, values in columns.items()})
+
+
+def _columns_of_rows(rows: list[Any]) -> dict[str, list[Any]]:
+    try:
+        if rows and len(set(map(len, rows))) == 1:  # all rows have the keys of the first, as is common
+            return {name: [row[name] for row in rows] for name in rows[0].keys()}  # noqa: SIM118 - only of mappings
+    except (KeyError, TypeError, AttributeError):
+        pass
+    for row in rows:
         if not isinstance(row, Mapping):
             raise TypeError(
                 f"a row is a dict of column names and values, not {type(row).__name__}: {row!r:.100}"
             )
-    names = list(dict.fromkeys(name for row in made for name in row))
-    if not names:
-        return empty_columns(len(made))
-    first = made[0].keys()
-    if all(row.keys() == first for row in made):
-        columns = {name: [row[name] for row in made] for name in names}
-    else:
-        columns = {name: [row.get(name) for row in made] for name in names}
-    return pa.table({str(name): column_of(values, str(name)) for name, values in columns.items()})
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
 
 
 def empty_columns(num_rows: int) -> pa.Table:
@@ -253,4 +279,4 @@ def _from_sequence(values: Sequence[Any]) -> pa.Array:
 
 
 def _is_nested(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_nested(kind))
+    return bool(types.is_nested(kind))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
+from runtime.data._block import tensor
 from runtime.data._block.schema_diff import concat
 
 
@@ -52,8 +53,9 @@ def _check_size(batch_size: int) -> None:
 class ShuffleBuffer:
     """Draws batches at random from a window over the stream of rows.
 
-    It fills up to twice min_rows and then draws until min_rows are left, so that a row is copied about twice. Every
-    batch but those at the end of the stream is drawn from at least min_rows rows.
+    It takes up to twice min_rows, puts them in random order, and hands out batches as views until min_rows are left.
+    So a row is copied about twice, and every batch but those at the end of the stream is drawn from at least
+    min_rows rows.
     """
 
     def __init__(self, min_rows: int, seed: int | None = None) -> None:
@@ -66,16 +68,16 @@ class ShuffleBuffer:
             raise ValueError(f"the shuffle buffer's size is {min_rows}, but it holds at least one row")
         self._min_rows = min_rows
         self._random = np.random.default_rng(seed)
-        self._added: deque[pa.Table] = deque()
+        self._added: list[pa.Table] = []
         self._added_rows = 0
-        self._window: pa.Table | None = None
-        self._order = np.empty(0, np.int64)  # of the window, what is not drawn yet
+        self._window: pa.Table | None = None  # in random order
+        self._window_rows = 0
         self._ended = False
 
     @property
     def rows(self) -> int:
         """Rows that are held."""
-        return self._added_rows + len(self._order)
+        return self._added_rows + self._window_rows
 
     def add(self, table: pa.Table) -> None:
         """Takes the rows of a block."""
@@ -93,25 +95,42 @@ class ShuffleBuffer:
         The last batch may have fewer than batch_size rows.
         """
         _check_size(batch_size)
-        if len(self._order) - batch_size < self._min_rows and self._added:
+        needed = batch_size if self._ended else self._min_rows + batch_size
+        if self._window_rows < needed and self._added:
             if self.rows < 2 * self._min_rows + batch_size and not self._ended:
                 return None
             self._refill()
-        available = len(self._order)
-        if not available or (not self._ended and available - batch_size < self._min_rows):
+        if not self._window_rows or (self._window_rows < needed and not self._ended):
             return None
-        chosen, self._order = self._order[:batch_size], self._order[batch_size:]
         assert self._window is not None
-        return self._window.take(pa.array(chosen))
+        size = min(batch_size, self._window_rows)
+        chosen = self._window.slice(self._window.num_rows - self._window_rows, size)
+        self._window_rows -= size
+        return chosen
 
     def _refill(self) -> None:
-        parts = list(self._added)
-        if self._window is not None and len(self._order):
-            parts.insert(0, self._window.take(pa.array(self._order)))
-        self._window = concat(parts).combine_chunks()
-        self._order = self._random.permutation(self._window.num_rows)
-        self._added.clear()
-        self._added_rows = 0
+        parts = self._added
+        if self._window is not None and self._window_rows:
+            left = self._window.slice(self._window.num_rows - self._window_rows, self._window_rows)
+            parts = [left, *parts]
+        rows = concat(parts)
+        self._window_rows = rows.num_rows
+        self._window = permuted(rows, self._random.permutation(rows.num_rows))
+        self._added, self._added_rows = [], 0
+
+
+def permuted(table: pa.Table, order: npt.NDArray[np.int64]) -> pa.Table:
+    """The rows in another order; a row of tensors is copied once, however many chunks the table has."""
+    if not table.num_columns:
+        return table
+    indices = pa.array(order)
+    columns = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if tensor.is_fixed(column.type) and not column.null_count and column.num_chunks > 1:
+            columns[name] = tensor.permuted(column, order)
+        else:
+            columns[name] = column.combine_chunks().take(indices)
+    return pa.table(columns, schema=table.schema)
 
 
 def shuffled_batches(

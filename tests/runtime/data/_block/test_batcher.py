@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.data._block import batch, batcher
+from runtime.data._block import batch, batcher, tensor
 
 
 def blocks(seed: int) -> tuple[list[pa.Table], int]:
@@ -87,6 +87,22 @@ def test_the_window_is_bounded() -> None:
         while buffer.draw(16) is not None:
             assert buffer.rows >= 100
     assert most <= 2 * 100 + 16 + 10
+
+
+def test_all_columns_of_a_row_are_drawn_together() -> None:
+    made = [
+        pa.table(
+            {"x": np.arange(a, a + 7), "t": tensor.from_numpy(np.full((7, 2), a) + np.arange(7)[:, None])}
+        )
+        for a in range(0, 70, 7)
+    ]
+    with_null = pa.table(
+        {"x": [70, 71], "t": tensor.from_numpy(np.zeros((1, 2), int)).take(pa.array([0, None]))}
+    )
+    for tables in (made, [*made, with_null]):
+        rows = [row for table in batcher.shuffled_batches(tables, 8, 20, 1) for row in batch.rows(table)]
+        assert len(rows) == sum(table.num_rows for table in tables)
+        assert all(row["t"].tolist() == [row["x"]] * 2 for row in rows if row["x"] < 70)
 
 
 def test_the_last_batch_can_be_dropped() -> None:
