@@ -138,7 +138,11 @@ class NodeService:
             listener(node, message)
         self.moved(node)
         await self._context.journal.durable()
-        return NodeRegistered(self._cluster_id, [other.snapshot() for other in self._cluster.living()])
+        return NodeRegistered(
+            self._cluster_id,
+            [other.snapshot() for other in self._cluster.living()],
+            [other.node_id for other in self._cluster.all() if other.is_dead],
+        )
 
     def report(self, channel: Channel, message: NodeReport) -> None:
         """Takes in what is free on a node and what waits there; also its heartbeat."""

@@ -442,6 +442,7 @@ class NodeAgent:
     async def _connected(self, channel: Channel) -> None:
         registered = await channel.call(RegisterNode(self.own_info(), self.actors.alive()))
         self.cluster_id = registered.cluster_id
+        self.cluster.bury(registered.dead)
         self.cluster.update(registered.nodes, whole=True)
         self.reporter.repeat()
         self.leases.kick()

@@ -55,6 +55,15 @@ class Cluster:
                 info.node_id, info.total, dict(info.available), info.labels, info.state == "ALIVE"
             )
 
+    def bury(self, node_ids: Iterable[bytes]) -> None:
+        """Takes in which nodes have died before this one joined, or while it was not told."""
+        for node_id in node_ids:
+            self._dead.add(node_id)
+            known = self._infos.get(node_id)
+            self._forget(node_id)
+            if known is not None:
+                self._on_dead(known)
+
     def update_loads(self, loads: Iterable[NodeLoad]) -> None:
         """Takes in what is there and free on nodes that are known."""
         for load in loads:

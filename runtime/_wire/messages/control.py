@@ -24,10 +24,11 @@ from .groups import CreatePlacementGroup, ListPlacementGroups, RemovePlacementGr
 
 
 class NodeRegistered(Message, frozen=True, array_like=True, tag=101):
-    """`nodes` is the whole cluster, the new node included."""
+    """`nodes` is the whole cluster, the new node included; `dead` are the ids of those that have died."""
 
     cluster_id: str
     nodes: list[NodeInfo]
+    dead: list[bytes] = []
 
 
 class RegisterNode(Message, Request[NodeRegistered], frozen=True, array_like=True, tag=100):

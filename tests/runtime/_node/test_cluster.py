@@ -37,3 +37,23 @@ def test_loads_of_this_node_and_of_unknown_and_dead_ones_say_nothing() -> None:
     assert not known.table.others
     assert known.table.local.available == {"CPU": 2}
     assert [node.node_id for node in dead] == [THERE]
+
+
+def test_nodes_that_died_before_this_one_joined_are_dead() -> None:
+    dead: list[NodeInfo] = []
+    known = cluster(dead)
+    known.bury([THERE])
+    assert known.is_dead(THERE)
+    assert not dead, "nothing here was theirs"
+
+
+def test_the_death_of_a_known_node_is_told_though_its_news_was_missed() -> None:
+    dead: list[NodeInfo] = []
+    known = cluster(dead)
+    known.update([info(THERE)])
+    known.bury([THERE])
+    known.bury([THERE])
+    known.update([], whole=True)
+    assert [node.node_id for node in dead] == [THERE]
+    assert known.is_dead(THERE)
+    assert known.address_of(THERE) is None
