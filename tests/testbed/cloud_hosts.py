@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,8 @@ class CloudHosts(Testbed):
         self._thread: threading.Thread | None = None
         super().__init__(0, shared, hidden)
         self._ip("route", "add", "default", "dev", "bridge")
+        for server in _name_servers():
+            self._ip("route", "add", "unreachable", server)
         # One thread makes all hosts, for they die with the thread that made them.
         self._thread = threading.Thread(target=self._follow, name="cloud hosts")
         self._thread.start()
@@ -198,10 +201,11 @@ class CloudHosts(Testbed):
             let_in.communicate("".join(f"{line}\n" for line in lines))
             if let_in.returncode:
                 raise RuntimeError(f"{user} cannot be let in")
-        host.run(["ip", "link", "set", "eth0", "up"])
-        for address in what.addresses:
-            host.run(["ip", "address", "add", f"{address}/32", "dev", "eth0"])
-        host.run(["ip", "route", "add", "default", "dev", "eth0", "src", what.addresses[0]])
+        connect = ["set -e", "ip link set eth0 up"]
+        connect += [f"ip address add {address}/32 dev eth0" for address in what.addresses]
+        connect += [f"ip route add default dev eth0 src {what.addresses[0]}"]
+        connect += [f"ip route add unreachable {server}" for server in _name_servers()]
+        host.run(["sh", "-c", "\n".join(connect)])
         sshd.start(host)
         for script in what.scripts if not machine.has_booted else ():
             ran = host.popen(["sh", "-c", _RUN_SCRIPT], stdin=subprocess.PIPE, text=True)
@@ -239,6 +243,14 @@ class _Machine:
     host: Host | None = None
     is_open: bool = True
     has_booted: bool = False
+
+
+@cache
+def _name_servers() -> list[str]:
+    """Those of this machine. Nobody answers for them on the hosts' network, which is known at once where they are
+    unreachable, and else after the resolver has waited for seconds, at each name."""
+    lines = [line.split() for line in Path("/etc/resolv.conf").read_text().splitlines()]
+    return [words[1] for words in lines if words[:1] == ["nameserver"] and "." in words[1]]
 
 
 def _kill(holder: subprocess.Popen[Any]) -> None:
