@@ -13,9 +13,10 @@ import pathlib
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import hypothesis
 import pytest
@@ -25,6 +26,9 @@ from tests.leaks import Snapshot, describe_leaks, kill_strays
 from tests.watchdog import Watchdog
 
 RUN_ID = uuid.uuid4().hex
+# The tests' bytecode is kept also where Python is told to write none: its assertions are rewritten once, not by each
+# process of each run.
+_DONT_WRITE_BYTECODE, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 watchdog = Watchdog(RUN_ID)
 
 
@@ -75,9 +79,23 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
     return True if config.option.quick and str(collection_path).startswith(_SLOW) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """Each of several processes begins with other files: to rewrite their assertions takes most of the time, and what
+    another process has rewritten is only read."""
+    report = yield
+    worker = getattr(collector.config, "workerinput", None)
+    if worker is not None and isinstance(collector, pytest.Directory):
+        begin = len(report.result) * int(worker["workerid"].removeprefix("gw")) // worker["workercount"]
+        report.result = report.result[begin:] + report.result[:begin]
+    return report
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if hasattr(config, "workerinput"):  # one of several processes, of which none shall get a long file last
-        items.sort(key=lambda item: not str(item.path).startswith(_LONG))
+    if hasattr(config, "workerinput"):  # all processes in the same order, and none gets a long file last
+        items.sort(key=lambda item: (_place(str(item.path)), str(item.path)))
 
 
 def _folders(*names: str) -> tuple[str, ...]:
@@ -86,11 +104,16 @@ def _folders(*names: str) -> tuple[str, ...]:
 
 _SLOW = _folders("clusterctl/real", "rows", "integration", "programs", "scripts", "contract", "testbed")
 """Where the tests are that `--quick` leaves out."""
-_LONG = (*_SLOW, *_folders("sim", "autoscaler"))
-"""Where the files are that take longest."""
+_LONG = (*_SLOW, *_folders("runtime/util", "runtime/api", "sim", "autoscaler"))
+"""Where the files are that take long, the longest first."""
+
+
+def _place(path: str) -> int:
+    return next((place for place, folder in enumerate(_LONG) if path.startswith(folder)), len(_LONG))
 
 
 def pytest_collection_finish() -> None:
+    sys.dont_write_bytecode = _DONT_WRITE_BYTECODE
     gc.collect()
     gc.freeze()  # what there is now stays to the end, and no later collection needs to look at it
 
