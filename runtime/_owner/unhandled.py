@@ -10,7 +10,7 @@ from collections import deque
 from runtime._system import settings
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Value
-from runtime.exceptions import RayTaskError, WorkerCrashedError
+from runtime.exceptions import RayTaskError, TaskCancelledError, WorkerCrashedError
 
 log = logging.getLogger("runtime")
 
@@ -53,6 +53,8 @@ def _described(data: bytes) -> str | None:
     """What to log of a serialized error; None for one that needs no line."""
     try:
         error = serialization.deserialize(data)[0]
+        if isinstance(error, RayTaskError) and isinstance(error.cause, TaskCancelledError):
+            return None  # as somebody wanted
         return str(error) if isinstance(error, RayTaskError | WorkerCrashedError) else None
     except BaseException as failure:  # it is the user's code, which may raise SystemExit too
         reason = "".join(traceback.format_exception_only(failure)).strip()  # even if its `__str__` raises

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as types
 
-from runtime.data._block import objects, tensor
+from runtime.data._block import arrays, objects, tensor
 
 FORMATS = ("default", "numpy", "pandas", "pyarrow", "polars")
 
@@ -66,7 +67,7 @@ def column_to_numpy(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
             return np.asarray(column.to_numpy())
     if isinstance(column, pa.ExtensionArray):
         return column_to_numpy(column.storage)
-    return np.asarray(column.to_numpy(zero_copy_only=False))
+    return arrays.to_numpy(column) if not column.null_count else column.to_numpy(zero_copy_only=False)
 
 
 def to_pandas(table: pa.Table) -> Any:
@@ -116,7 +117,10 @@ def column_to_list(column: pa.ChunkedArray) -> list[Any]:
     if objects.is_objects(kind):
         return objects.to_list(column)
     fast = _numpy_makes_python(kind, column.null_count)  # many times as fast as to_pylist
-    values: list[Any] = column.to_numpy().tolist() if fast else column.to_pylist()
+    if fast:
+        parts = [arrays.to_numpy(chunk).tolist() for chunk in column.chunks]
+        return parts[0] if len(parts) == 1 else list(itertools.chain.from_iterable(parts))
+    values: list[Any] = column.to_pylist()
     return values
 
 
@@ -259,7 +263,7 @@ def _from_array(values: npt.NDArray[Any], name: str) -> pa.Array:
     if not values.dtype.isnative:
         values = values.astype(values.dtype.newbyteorder("="))
     try:
-        return pa.array(values)
+        return arrays.of_numpy(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         return _from_sequence(list(values))
 

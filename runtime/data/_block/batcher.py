@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from runtime.data._block import tensor
+from runtime.data._block.arrays import of_numpy
 from runtime.data._block.schema_diff import concat
 
 
@@ -123,7 +124,7 @@ def permuted(table: pa.Table, order: npt.NDArray[np.int64]) -> pa.Table:
     """The rows in another order; a row of tensors is copied once, however many chunks the table has."""
     if not table.num_columns:
         return table
-    indices = pa.array(order)
+    indices = of_numpy(order)
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         if tensor.is_fixed(column.type) and not column.null_count and column.num_chunks > 1:

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from runtime.data._block.arrays import of_numpy
 from runtime.data._block.hashing import hash_rows
 
 Offsets = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ def random_partition(
     """The rows in random order, each in a partition at random; see `hash_partition`."""
     order = rng.permutation(table.num_rows)
     sizes = rng.multinomial(table.num_rows, np.full(num_partitions, 1 / num_partitions))
-    return table.take(pa.array(order)) if table.num_columns else table, _borders(sizes)
+    return table.take(of_numpy(order)) if table.num_columns else table, _borders(sizes)
 
 
 def even_partition(table: pa.Table, num_partitions: int, first: int = 0) -> tuple[pa.Table, Offsets]:
@@ -56,7 +57,7 @@ def by_number(table: pa.Table, numbers: npt.NDArray[Any], num_partitions: int) -
     )  # up to 16 bits are sorted by their digits
     order = np.argsort(narrow, kind="stable")
     sizes = np.bincount(narrow, minlength=num_partitions)
-    return table.take(pa.array(order)) if table.num_columns else table, _borders(sizes)
+    return table.take(of_numpy(order)) if table.num_columns else table, _borders(sizes)
 
 
 def piece(table: pa.Table, offsets: Offsets, partition: int) -> pa.Table:

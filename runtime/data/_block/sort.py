@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
+from runtime.data._block.arrays import of_numpy
 from runtime.data._block.partition import Offsets
 from runtime.data._block.schema_diff import concat
 
@@ -77,7 +78,7 @@ def sample(table: pa.Table, keys: Keys, rows: int, rng: np.random.Generator) -> 
     columns = table.select(list(dict.fromkeys(name for name, _ in keys)))
     if table.num_rows <= rows:
         return columns
-    return columns.take(pa.array(rng.choice(table.num_rows, rows, replace=False)))
+    return columns.take(of_numpy(rng.choice(table.num_rows, rows, replace=False)))
 
 
 def sample_bounds(samples: Sequence[pa.Table], keys: Keys, num_partitions: int) -> pa.Table:

@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from runtime.data._block.arrays import of_numpy
+from runtime.data._block.arrays import to_numpy as plain_numpy
 from runtime.data._block.objects import object_array
 
 RAGGED_NAME = "runtime.data.ragged_tensor"
@@ -28,7 +30,7 @@ class RaggedTensorScalar(pa.ExtensionScalar):  # type: ignore[misc]
         if self.value is None:
             return None
         data, shape = self.value["data"].values, self.value["shape"].as_py()
-        return _plain_numpy(data).reshape(shape)
+        return plain_numpy(data).reshape(shape)
 
 
 class RaggedTensorType(pa.ExtensionType):  # type: ignore[misc]
@@ -82,11 +84,6 @@ def can_hold(dtype: np.dtype[Any]) -> bool:
     return dtype.kind in "biuf" and dtype.itemsize <= 8
 
 
-def _plain_numpy(values: pa.Array) -> Array:
-    """Elements without nulls as numpy; booleans are copied, for Arrow packs them in bits."""
-    return np.asarray(values.to_numpy(zero_copy_only=False))
-
-
 def from_numpy(array: Array) -> pa.ExtensionArray:
     """A column whose rows are array[0], array[1], ...; without a copy where the array is contiguous.
 
@@ -97,7 +94,7 @@ def from_numpy(array: Array) -> pa.ExtensionArray:
     flat = np.ascontiguousarray(array).reshape(-1)
     if not flat.dtype.isnative:
         flat = flat.astype(flat.dtype.newbyteorder("="))
-    values = pa.array(flat)
+    values = of_numpy(flat)
     width = math.prod(shape)
     if width:
         storage = pa.FixedSizeListArray.from_arrays(values, width)
@@ -164,7 +161,7 @@ def _fixed_chunk(chunk: pa.ExtensionArray) -> Array:
     storage = chunk.storage
     width = storage.type.list_size
     values = storage.values.slice(storage.offset * width, len(storage) * width)
-    return _plain_numpy(values).reshape((len(chunk), *kind.shape))
+    return plain_numpy(values).reshape((len(chunk), *kind.shape))
 
 
 def permuted(column: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.ExtensionArray:
@@ -182,13 +179,15 @@ def permuted(column: pa.ChunkedArray, order: npt.NDArray[np.int64]) -> pa.Extens
 
 def rows(chunk: pa.ExtensionArray) -> list[Array | None]:
     """The tensors of one chunk, as views of Arrow's memory; None for nulls."""
+    if is_fixed(chunk.type) and not chunk.null_count:
+        return list(_fixed_chunk(chunk))
     valid = chunk.is_valid().to_numpy(zero_copy_only=False)
     if is_fixed(chunk.type):
         stacked = _fixed_chunk(chunk)
         return [row if there else None for row, there in zip(stacked, valid, strict=True)]
     storage = chunk.storage
     data, ndim = storage.field("data"), chunk.type.ndim
-    values = _plain_numpy(data.values)
+    values = plain_numpy(data.values)
     offsets = data.offsets.to_numpy()
     shapes = storage.field("shape")
     dims = shapes.values.slice(shapes.offset * ndim, len(shapes) * ndim).fill_null(0).to_numpy()
@@ -221,7 +220,7 @@ def adopt_foreign(table: pa.Table) -> pa.Table:
         name = metadata.get(b"ARROW:extension:name", b"").decode()
         if name in FOREIGN_FIXED:
             shape = json.loads(metadata[b"ARROW:extension:metadata"])
-            flat = [_plain_numpy(chunk.flatten()) for chunk in table.column(index).chunks]
+            flat = [plain_numpy(chunk.flatten()) for chunk in table.column(index).chunks]
             if table.num_rows:
                 values = np.concatenate(flat).reshape((table.num_rows, *shape))
             else:

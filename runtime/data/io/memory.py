@@ -75,13 +75,13 @@ class RangeDatasource(Datasource):
         import numpy as np
         import pyarrow as pa
 
+        from runtime.data._block import arrays, tensor
+
         ids = np.arange(start, end, dtype=np.int64)
         if self._shape is None:
-            return pa.table({self._column: ids})
-        from runtime.data._block import tensor
-
+            return pa.table({self._column: arrays.of_numpy(ids)})
         wide = np.repeat(ids, math.prod(self._shape)).reshape((len(ids), *self._shape))
-        return pa.table({self._column: tensor.from_numpy(wide) if self._shape else wide})
+        return pa.table({self._column: tensor.from_numpy(wide) if self._shape else arrays.of_numpy(wide)})
 
 
 class TorchDatasource(Datasource):

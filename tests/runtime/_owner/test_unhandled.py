@@ -10,7 +10,7 @@ import pytest
 from runtime._owner.unhandled import UnhandledErrors
 from runtime._wire import serialization
 from runtime._wire.messages.worker import Value
-from runtime.exceptions import RayTaskError
+from runtime.exceptions import RayTaskError, TaskCancelledError
 
 LIMIT_S = 30.0
 
@@ -58,3 +58,15 @@ def test_an_error_that_cannot_be_rebuilt_does_not_end_the_logging(
     first, second = (record.getMessage() for record in caplog.records)
     assert "cannot be rebuilt here" in first
     assert "the one after" in second
+
+
+def test_what_was_cancelled_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    errors = UnhandledErrors()
+    with caplog.at_level(logging.ERROR, "runtime"):
+        errors.report(value(RayTaskError("f", "cancelled while it ran", TaskCancelledError())))
+        errors.report(value(RayTaskError("f", "the one after", None)))
+        for thread in threading.enumerate():
+            if thread.name == "unhandled-errors":
+                thread.join(LIMIT_S)
+    (record,) = caplog.records
+    assert "the one after" in record.getMessage()
