@@ -1,7 +1,7 @@
 """Collective operations of two members on one node, through the public API. Prints one line of JSON.
 
     python scripts/bench/collectives.py                             # this engine
-    python scripts/bench/collectives.py --against OTHER_PYTHON      # this engine, and how it compares to Ray there
+    python scripts/bench/collectives.py --against OTHER_PYTHON      # this engine, and how it compares to Ray with torch
     python scripts/bench/collectives.py --only allreduce            # some of it
 
 Arrays are float32, in place. Each operation is checked on both members before it is timed; times are those of the

@@ -121,6 +121,7 @@ class Comparison:
 
     def __init__(self, script: str, doc: str | None, metrics: Sequence[Metric]) -> None:
         self._script = script
+        self._errors: dict[str, None] = {}  # what could not be measured, by either
         self._metrics = metrics
         self.parser = argparse.ArgumentParser(
             description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -154,8 +155,9 @@ class Comparison:
                 options.rounds,
             )
             measuring.guard(lambda: measure(measuring, options), benchmark)
-            figures.error = "; ".join(measuring.errors)
+            self._errors = dict.fromkeys(measuring.errors)
             own.append(measuring.found)
+        figures.error = "; ".join(self._errors)
         for metric in self._metrics:
             add(figures, metric, own, other)
         if not figures.rows and not figures.error:
@@ -176,7 +178,7 @@ class Comparison:
             raise RuntimeError(f"{python} measured nothing of {module}: status {done.returncode}")
         found = json.loads(done.stdout.splitlines()[-1])
         if found["error"]:
-            progress(f"{benchmark}: {module}: {found['error']}")
+            self._errors[f"{module}: {found['error']}"] = None
         return {row["name"]: row["value"] for row in found["figures"]}
 
 
