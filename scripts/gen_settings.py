@@ -23,6 +23,7 @@ EXCEPTIONS = {
     "runtime/_executor/devices.py::Devices.bind": "sets what libraries of the user read, and puts it back",
     "runtime/_executor/thread_limit.py::begin": "sets what libraries of the user read",
     "runtime/_executor/thread_limit.py::follow_lease": "sets what libraries of the user read",
+    "runtime/_process/preloading.py::_without_threads": "sets what libraries of the user read",
     "runtime/_node/environments/builder.py::Builder._build": "${NAME} in the user's env_vars; PATH of a worker",
     "runtime/_node/environments/conda.py::surroundings": "the environment of an installer",
     "runtime/_node/environments/container.py::run_command": "the environment of a worker in a container",

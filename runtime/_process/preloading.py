@@ -21,6 +21,10 @@ DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/", "/dev/accel", "/dev/neuron", 
 """How the paths of accelerators begin. A driver's first call opens them (CUDA: /dev/nvidiactl)."""
 
 
+_NO_THREADS = {"JE_ARROW_MALLOC_CONF": "background_thread:false"}
+"""Variables that keep libraries from starting threads when they are imported: Arrow's jemalloc, and so pandas."""
+
+
 class Preloaded(NamedTuple):
     """What came of the imports.
 
@@ -44,7 +48,8 @@ def preload(modules: Sequence[str], ray_alias: bool) -> Preloaded:
     missing: dict[str, str] = {}
     for name in modules:
         try:
-            importlib.import_module(name)
+            with _without_threads():
+                importlib.import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 return Preloaded(_failed(name), missing)
@@ -97,6 +102,17 @@ def ended_by(connection: socket.socket) -> Iterator[None]:
         yield
     finally:
         fcntl.fcntl(connection, fcntl.F_SETFL, flags)
+
+
+@contextmanager
+def _without_threads() -> Iterator[None]:
+    ours = {name: value for name, value in _NO_THREADS.items() if name not in os.environ}
+    os.environ.update(ours)
+    try:
+        yield
+    finally:
+        for name in ours:
+            os.environ.pop(name, None)
 
 
 def _failed(name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import socket
@@ -12,10 +13,12 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-import sys
+import os, sys
 from runtime._process import preloading
 preloading.DEVICES = (sys.argv[1],)
+before = dict(os.environ)
 found = preloading.preload(sys.argv[2:], False)
+assert dict(os.environ) == before
 print(sorted(found.missing), found.refusal or preloading.unfit() or "fit")
 """
 IN_TIME = """
@@ -75,6 +78,11 @@ def test_what_the_imports_allow(folder: Path, modules: list[str], says: str) -> 
         timeout=60,
     )
     assert says.replace("FOLDER", str(folder)) in done.stdout, done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyarrow") is None, reason="pyarrow is not installed")
+def test_arrow_is_fit(folder: Path) -> None:
+    test_what_the_imports_allow(folder, ["pyarrow"], "[] fit")
 
 
 def test_a_library_that_ends_its_threads_at_a_fork_is_fit() -> None:
