@@ -23,6 +23,9 @@ class Predicate(Protocol):
     def to_arrow(self) -> pa.compute.Expression | None:
         """The expression as Arrow evaluates it; None if Arrow cannot."""
 
+    def columns(self) -> set[str]:
+        """The columns that it looks at."""
+
     def __and__(self, other: Any) -> Any: ...
 
 

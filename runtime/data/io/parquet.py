@@ -30,6 +30,7 @@ _SCAN_OPTIONS = frozenset(
 )
 _BATCH_BYTES = 32 * 1024 * 1024
 _MAX_BATCH_ROWS = 131_072
+_MIN_BATCH_ROWS = 1024
 
 
 class _Part(NamedTuple):
@@ -48,7 +49,7 @@ class ParquetDatasource(FileBasedDatasource):
         columns: The columns to read, in this order; values of folders and "path" may be among them.
         schema: The schema by which files are read: columns that a file lacks are null, others are cast. By default the
             one that all files agree on, with wider numbers where they differ.
-        arrow_parquet_args: Options of `pyarrow.dataset.Fragment.to_batches`.
+        arrow_parquet_args: `batch_size` and `use_threads` of `pyarrow.parquet.ParquetFile.iter_batches`.
     """
 
     _SIZE_RATIO = 4.0
@@ -141,8 +142,11 @@ class ParquetDatasource(FileBasedDatasource):
     def _block_schema(self) -> pa.Schema | None:
         import pyarrow as pa
 
-        schema = self._full_schema(self._file_schema(), self._files[0].path) if self._files else None
-        if schema is None or self._columns is None:
+        of_files = self._file_schema()
+        if of_files is None or not self._files:
+            return of_files
+        schema = self._full_schema(of_files, self._files[0].path)
+        if self._columns is None:
             return schema
         return pa.schema([schema.field(name) for name in self._columns if name in schema.names])
 
@@ -167,12 +171,10 @@ class ParquetDatasource(FileBasedDatasource):
                 raise errors.FileReadError(file.path, reason) from error
         return schema
 
-    def _full_schema(self, schema: pa.Schema | None, path: str) -> pa.Schema | None:
+    def _full_schema(self, schema: pa.Schema, path: str) -> pa.Schema:
         """With the columns that the path tells."""
         import pyarrow as pa
 
-        if schema is None:
-            return None
         values = self._parser(path) if self._parser is not None else {}
         for name in values:
             if name not in schema.names:
@@ -241,62 +243,77 @@ class ParquetDatasource(FileBasedDatasource):
         """The row groups of a file that may have rows that satisfy the predicate."""
         if self._predicate is None:
             return list(range(self._footers[file.path].num_row_groups))
-        fragment = self._fragment(file, None, schema)
+        fragment = self._fragment(file, schema)
         expression = self._predicate.to_arrow()
-        subset = fragment.subset(expression, schema=self._scan_schema(schema, file.path))
+        subset = fragment.subset(expression, schema=self._full_schema(schema, file.path))
         return [group.id for group in subset.row_groups]
 
     # ---- what tasks do
 
     def _read_parts(self, parts: Sequence[_Part], block_bytes: int, rows: int | None) -> Iterator[pa.Table]:
-        return blocks.sized(self._tables_of_parts(parts), block_bytes, rows)
+        return blocks.sized(self._tables_of_parts(parts, rows), block_bytes, rows)
 
-    def _tables_of_parts(self, parts: Sequence[_Part]) -> Iterator[pa.Table]:
-        from runtime.data._block import tensor
-
+    def _tables_of_parts(self, parts: Sequence[_Part], rows: int | None) -> Iterator[pa.Table]:
         for part in parts:
             try:
-                for table in self._scan(part):
-                    yield tensor.adopt_foreign(table)
+                yield from self._scan(part, rows)
             except Exception as error:
                 errors.raise_for(part.file.path, error)
 
-    def _scan(self, part: _Part) -> Iterator[pa.Table]:
+    def _scan(self, part: _Part, rows: int | None) -> Iterator[pa.Table]:
+        """The rows of a part. They are decoded as they are asked for, which Arrow's own scanner does not do."""
         import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from runtime.data._block import batch, tensor
 
         path = part.file.path
-        fragment = self._fragment(part.file, part.row_groups, self._schema)
-        schema = self._scan_schema(self._schema or fragment.physical_schema.remove_metadata(), path)
-        wanted = self._columns if self._columns is not None else schema.names
-        wanted = [*wanted, PATH_COLUMN] if self._include_paths and self._columns is None else list(wanted)
-        from_file = [name for name in wanted if name != PATH_COLUMN or not self._include_paths]
-        unknown = [name for name in from_file if name not in schema.names]
-        if unknown:
-            raise errors.FileReadError(path, f"it has no column {unknown[0]!r}, but {schema.names}")
-        options = {"batch_size": self._batch_rows(part), **self._scan_options}
-        expression = self._predicate.to_arrow() if self._predicate is not None else None
-        scanned = fragment.to_batches(schema=schema, columns=from_file, filter=expression, **options)
-        for batch in scanned:
-            table = pa.Table.from_batches([batch])
-            if self._include_paths and PATH_COLUMN in wanted:
-                at = wanted.index(PATH_COLUMN)
-                table = table.add_column(at, PATH_COLUMN, constant(path, pa.string(), batch.num_rows))
-            if batch.num_rows:
-                yield table
+        remote = not is_local(self._filesystem)
+        with self._filesystem.open_input_file(path) as source:
+            file = pq.ParquetFile(source, pre_buffer=remote)
+            own = file.schema_arrow.remove_metadata()
+            schema = self._full_schema(self._schema or own, path)
+            wanted = list(schema.names if self._columns is None else self._columns)
+            used = wanted + sorted(
+                self._predicate.columns() - set(wanted) if self._predicate is not None else ()
+            )
+            unknown = [name for name in used if name not in schema.names]
+            if unknown:
+                raise errors.FileReadError(path, f"it has no column {unknown[0]!r}, but {schema.names}")
+            stored = [name for name in used if name in own.names and not self._is_path(name)]
+            known = {name: value for name, value in self._path_values(path).items() if name not in stored}
+            groups = self._groups_of(part)
+            batch_rows = self._batch_rows(part, rows)
+            for chosen in [[group] for group in groups] if remote or not stored else [groups]:
+                tables: Iterator[pa.Table]
+                if stored:
+                    read = file.iter_batches(batch_rows, chosen, stored, **self._scan_options)
+                    tables = (tensor.adopt_foreign(pa.Table.from_batches([each])) for each in read)
+                else:
+                    tables = iter([batch.empty_columns(file.metadata.row_group(chosen[0]).num_rows)])
+                for table in tables:
+                    whole = _conformed(table, schema, used, known)
+                    if self._predicate is not None:
+                        whole = whole.filter(self._predicate.to_arrow())
+                    if whole.num_rows:
+                        yield whole.select(wanted)
 
-    def _scan_schema(self, schema: pa.Schema, path: str) -> pa.Schema:
-        import pyarrow as pa
+    def _groups_of(self, part: _Part) -> list[int]:
+        if part.row_groups is not None:
+            return list(part.row_groups)
+        self._read_footers([part.file])
+        return self._row_groups(part.file, self._schema)
 
-        values = self._parser(path) if self._parser is not None else {}
-        for name in values:
-            if name not in schema.names:
-                schema = schema.append(pa.field(name, arrow_type(values, name)))
-        return schema
+    def _is_path(self, name: str) -> bool:
+        return self._include_paths and name == PATH_COLUMN
 
-    def _fragment(
-        self, file: File, row_groups: tuple[int, ...] | None, schema: pa.Schema | None
-    ) -> pads.ParquetFileFragment:
-        """The file as Arrow scans it, with the values of its folders as facts about its rows."""
+    def _path_values(self, path: str) -> dict[str, Any]:
+        """The values of columns that the path tells."""
+        values = dict(self._parser(path)) if self._parser is not None else {}
+        return {**values, PATH_COLUMN: path} if self._include_paths else values
+
+    def _fragment(self, file: File, schema: pa.Schema | None) -> pads.ParquetFileFragment:
+        """The file as Arrow compares it with a predicate: with the values of its folders as facts about its rows."""
         import pyarrow as pa
         import pyarrow.dataset as pads
 
@@ -305,20 +322,34 @@ class ParquetDatasource(FileBasedDatasource):
         for name, value in values.items():
             if schema is None or name not in schema.names:
                 fact = pads.field(name) == pa.scalar(value, arrow_type(values, name))
+                fact = pads.field(name).is_null() if value is None else fact
                 known = fact if known is None else known & fact
         options = {} if known is None else {"partition_expression": known}
-        scan = pads.ParquetFragmentScanOptions(pre_buffer=not is_local(self._filesystem))
-        form = pads.ParquetFileFormat(default_fragment_scan_options=scan)
-        fragment = form.make_fragment(file.path, self._filesystem, **options)
-        if row_groups is None:
-            return fragment
-        return fragment.subset(
-            row_group_ids=list(row_groups)
-        )  # make_fragment does not keep the order of row groups
+        return pads.ParquetFileFormat().make_fragment(file.path, self._filesystem, **options)
 
-    def _batch_rows(self, part: _Part) -> int:
+    def _batch_rows(self, part: _Part, rows: int | None) -> int:
+        if "batch_size" in self._scan_options:
+            return int(self._scan_options["batch_size"])
         row_bytes = part.size_bytes / part.rows if part.rows else 1024
-        return int(max(1, min(_MAX_BATCH_ROWS, _BATCH_BYTES / max(row_bytes, 1))))
+        most = max(1, min(_MAX_BATCH_ROWS, int(_BATCH_BYTES / max(row_bytes, 1))))
+        return most if rows is None or self._predicate is not None else min(most, max(rows, _MIN_BATCH_ROWS))
+
+
+def _conformed(table: pa.Table, schema: pa.Schema, names: Sequence[str], known: dict[str, Any]) -> pa.Table:
+    """The table with these columns, of the schema's types; those that the file lacks are of its path, or null."""
+    import pyarrow as pa
+
+    columns = []
+    for name in names:
+        kind = schema.field(name).type
+        if name in known:
+            columns.append(constant(known[name], kind, table.num_rows))
+        elif name not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, kind))
+        else:
+            column = table[name]
+            columns.append(column if column.type == kind else column.cast(kind))
+    return pa.table(columns, names=list(names)) if names else table
 
 
 def _enough(parts: list[_Part], rows: int) -> list[_Part]:
