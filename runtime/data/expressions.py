@@ -257,7 +257,7 @@ class UnnestExpr(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MonotonicallyIncreasingIdExpr(Expr):
-    """A number for each row: the task's in the upper 31 bits, the row's in the lower 33."""
+    """A number for each row: the task's in 30 bits, then the row's in 33 bits."""
 
     def _value(self, table: pa.Table, position: Position) -> Any:
         first = (position.task << 33) + position.row

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -52,21 +53,31 @@ def step_of(node: nodes.Node) -> Step:
 
 @dataclass
 class Each:
-    """Applies a function of one table."""
+    """Applies a function of one table, which also gets the number of its task and the rows before it in the task."""
 
     name: str
-    function: Callable[[pa.Table], pa.Table]
+    function: Callable[[pa.Table, int, int], pa.Table]
 
     def __call__(self, tables: Tables, attempt: Attempt) -> Tables:
+        task, row = task_number(attempt.order), 0
         for table in tables:
             try:
-                result = self.function(table)
+                result = self.function(table, task, row)
             except Exception as error:
                 error.add_note(
                     f"In {self.name}, of {table.num_rows} rows with the schema {_brief(table.schema)}."
                 )
                 raise
+            row += table.num_rows
             yield result
+
+
+def task_number(order: tuple[int, ...]) -> int:
+    """A number of 30 bits for the place of a task: its own for places of one level, then most likely its own."""
+    if not any(order[1:]):
+        return order[0] % (1 << 29) if order else 0
+    digest = hashlib.blake2b(repr(order).encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "little") % (1 << 29) + (1 << 29)
 
 
 def _brief(schema: pa.Schema) -> str:
@@ -77,8 +88,10 @@ def _brief(schema: pa.Schema) -> str:
 class _Keep:
     predicate: Any
 
-    def __call__(self, table: pa.Table) -> pa.Table:
-        return table.filter(self.predicate.evaluate(table)) if table.num_rows else table
+    def __call__(self, table: pa.Table, task: int, row: int) -> pa.Table:
+        from runtime.data.expressions import Position, filter_table
+
+        return filter_table(table, self.predicate, Position(task, row)) if table.num_rows else table
 
 
 @dataclass
@@ -86,10 +99,13 @@ class _Columns:
     columns: tuple[tuple[str, Any], ...]
     keeps_others: bool
 
-    def __call__(self, table: pa.Table) -> pa.Table:
+    def __call__(self, table: pa.Table, task: int, row: int) -> pa.Table:
         import pyarrow as pa
 
-        made = {name: _full(expr.evaluate(table), table.num_rows) for name, expr in self.columns}
+        from runtime.data.expressions import Position
+
+        position = Position(task, row)
+        made = {name: expr.evaluate(table, position) for name, expr in self.columns}
         if not self.keeps_others:
             return pa.table(made)
         for name, values in made.items():
@@ -98,18 +114,11 @@ class _Columns:
         return table
 
 
-def _full(values: Any, rows: int) -> Any:
-    """A column, also of a literal."""
-    import pyarrow as pa
-
-    return pa.repeat(values, rows) if isinstance(values, pa.Scalar) else values
-
-
 @dataclass
 class _NewNames:
     names: Mapping[str, str]
 
-    def __call__(self, table: pa.Table) -> pa.Table:
+    def __call__(self, table: pa.Table, task: int, row: int) -> pa.Table:
         missing = [name for name in self.names if name not in table.column_names]
         if missing:
             raise KeyError(f"There is no column {missing[0]!r}, only {', '.join(table.column_names)}.")
@@ -120,7 +129,7 @@ class _NewNames:
 class _Without:
     columns: tuple[str, ...]
 
-    def __call__(self, table: pa.Table) -> pa.Table:
+    def __call__(self, table: pa.Table, task: int, row: int) -> pa.Table:
         return table.drop_columns(list(self.columns))
 
 

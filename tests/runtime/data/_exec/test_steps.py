@@ -1,0 +1,53 @@
+"""Steps of tasks: expressions know which rows of which task they are evaluated on."""
+
+from __future__ import annotations
+
+import itertools
+
+import pyarrow as pa
+
+from runtime.data._exec.steps import Attempt, step_of, task_number
+from runtime.data._plan import nodes
+from runtime.data.expressions import col, lit, monotonically_increasing_id, random
+
+SOURCE = nodes.Given(())
+
+
+def tables() -> list[pa.Table]:
+    return [pa.table({"x": [1, 2]}), pa.table({"x": pa.array([], pa.int64())}), pa.table({"x": [3]})]
+
+
+def test_rows_of_all_tasks_have_numbers_of_their_own() -> None:
+    step = step_of(
+        nodes.Project(SOURCE, (("n", monotonically_increasing_id()), ("r", random(seed=1)), ("one", lit(1))))
+    )
+    made = [
+        row
+        for order in ((0,), (1,), (1, 2))
+        for table in step(iter(tables()), Attempt(order))
+        for row in table.to_pylist()
+    ]
+    assert [row["n"] for row in made[:3]] == [0, 1, 2]
+    assert len({row["n"] for row in made}) == len({row["r"] for row in made}) == 9
+    assert all(row["one"] == 1 for row in made)
+
+
+def test_a_step_repeats_what_it_did_for_a_task() -> None:
+    step = step_of(nodes.Project(SOURCE, (("r", random(seed=1)),), keeps_others=True))
+    once, again = ([table.to_pydict() for table in step(iter(tables()), Attempt((4, 0)))] for _ in range(2))
+    assert once == again
+
+
+def test_filters_leave_out_nulls() -> None:
+    step = step_of(nodes.Filter(SOURCE, col("x") > 1))
+    made = list(step(iter([*tables(), pa.table({"x": pa.array([None, 5])})]), Attempt()))
+    assert [table["x"].to_pylist() for table in made] == [[2], [], [3], [5]]
+
+
+def test_numbers_of_tasks() -> None:
+    orders = [(), (5,), (5, 0), *itertools.product(range(20), range(1, 20))]
+    numbers = [task_number(order) for order in orders]
+    assert numbers[:3] == [0, 5, 5]
+    assert len(set(numbers[3:])) == 380
+    assert all(0 <= number < 2**30 for number in numbers)
+    assert numbers[3:] == [task_number(order) for order in orders[3:]]
