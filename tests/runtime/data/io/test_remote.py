@@ -107,6 +107,16 @@ class TestS3:
         source = TextDatasource("s3://data/texts", filesystem=s3, include_paths=True)
         assert rows(source, 3) == [{"text": str(i), "path": f"data/texts/{i:02}.txt"} for i in range(20)]
 
+    def test_addresses(self, s3, monkeypatch):
+        with s3.open_output_stream("data/a b/x=1/t.txt") as file:
+            file.write(b"hi")
+        server = next(part for part in repr(s3.__reduce__()).split("'") if part.startswith("127.0.0.1:"))
+        for name, value in {"ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b", "REGION": "us-east-1"}.items():
+            monkeypatch.setenv(f"AWS_{name}", value)
+        query = f"endpoint_override={server}&scheme=http"
+        for path in ("a b", "a b/*/t.txt", "a b/x=1/t.txt"):
+            assert rows(TextDatasource(f"s3://data/{path}?{query}")) == [{"text": "hi"}]
+
     def test_parquet(self, s3):
         pq.write_table(
             pa.table({"id": np.arange(100)}), "data/tables/0.parquet", filesystem=s3, row_group_size=10
