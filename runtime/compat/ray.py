@@ -58,7 +58,8 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
             if _exists(name):
                 return importlib.util.spec_from_loader(fullname, _AliasLoader(name))
         raise ModuleNotFoundError(
-            f"No module named {fullname!r}: `ray` is the alias of `runtime` here, which has Ray's core API only.",
+            f"No module named {fullname!r}: `ray` is the alias of `runtime` here, "
+            "which has Ray's core API and Ray Data only.",
             name=fullname,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ class Compiler:
         self._context = context
         self._facts = facts
         self.target_bytes = sizing.target_bytes(facts, budget_bytes, context.target_max_block_size)
+        self._exchange_bytes = sizing.exchange_bytes(facts, self.target_bytes, context.target_max_block_size)
         self._first_bytes = min(self.target_bytes, budget_bytes // (4 * max(1, int(facts.cpus))))
         self.programs: dict[Any, Program] = {}
         """By the key that stands for it among the arguments of tasks."""
@@ -73,7 +75,8 @@ class Compiler:
     # ------------------------------------------------------------ stages
 
     def stage(self, node: Node, finish: Finish | None = None, suffix: str = "") -> Stage:
-        """The stage of a chain, which may begin with a read. `finish`: see `programs.Finish`."""
+        """The stage of a chain, which may begin with a read. `finish`: see `programs.Finish`; its blocks are those of
+        an exchange."""
         steps: list[Step] = []
         names: list[str] = []
         computes: list[Compute] = []
@@ -111,8 +114,11 @@ class Compiler:
         compute: Compute,
         finish: Finish | None = None,
         seeds: Sequence[Work] = (),
+        target_bytes: int | None = None,
     ) -> Stage:
-        program = Program(name, steps, self.target_bytes, finish)
+        if target_bytes is None:
+            target_bytes = self.target_bytes if finish is None else self._exchange_bytes
+        program = Program(name, steps, target_bytes, finish)
         options = dict(compute.options)
         if compute.pool is not None:
             return Stage(
@@ -160,20 +166,27 @@ class Compiler:
         """Maps that split blocks into partitions, a barrier, and reducers that each take some partitions."""
         sizes = [_known_bytes(each) for each in node.inputs]
         known = None if None in sizes else sum(size or 0 for size in sizes)
-        parts = kind.parts or sizing.partitions(self._facts, known, self.target_bytes)
+        parts = kind.parts or sizing.partitions(self._facts, known, self._exchange_bytes)
+        objects = sizing.map_objects(self._facts, known, parts)
         maps: list[Operator]
         if kind.bounds is not None:
             source = self.operator(node.inputs[0])
             sampled = self._stage(f"{kind.name}: sample", [source], [], Compute(), kind.bounds.sample)
-            bounds = Barrier(f"{kind.name}: bounds", [source, sampled], kind.bounds.plan(parts))
-            maps = [self._stage(f"{kind.name}: split", [bounds], [kind.bounds.split], Compute())]
+            bounds = Barrier(
+                f"{kind.name}: bounds",
+                [source, sampled],
+                kind.bounds.plan(parts, self._exchange_bytes, objects),
+            )
+            split = kind.bounds.split
+            maps = [self._stage(f"{kind.name}: split", [bounds], [split], Compute())]
         else:
             maps = [
-                self.stage(each, kind.finish(side, parts), f"{kind.name}: split")
+                self.stage(each, kind.finish(side, parts, objects), f"{kind.name}: split")
                 for side, each in enumerate(node.inputs)
             ]
-        barrier = Barrier(kind.name, maps, kind.plan(self.target_bytes))
-        return self._stage(kind.name, [barrier], [kind.reduce], kind.compute)
+        barrier = Barrier(kind.name, maps, kind.plan(self._exchange_bytes))
+        whole = sys.maxsize if kind.blocks is not None else None  # as many blocks as were asked for
+        return self._stage(kind.name, [barrier], [kind.reduce], kind.compute, target_bytes=whole)
 
 
 def _can_join(first: Compute, second: Compute) -> bool:

@@ -8,9 +8,8 @@ together until they are worth a task, and each reducer gets its slices of all th
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -147,14 +146,13 @@ class ByPartition:
     blocks: int | None = None
 
     def __call__(self, inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
-        sizes: list[int] = []
+        parts = max((_first(b) + len(_offsets(b)) - 1 for bundles in inputs for b in bundles), default=0)
+        sizes = [0] * parts
         for bundles in inputs:
             for bundle in bundles:
-                offsets = bundle.metadata["offsets"]
-                sizes = sizes or [0] * (len(offsets) - 1)
-                for part in range(len(sizes)):
-                    rows = offsets[part + 1] - offsets[part]
-                    sizes[part] += bundle.size_bytes * rows // max(1, bundle.rows)
+                first, offsets = _first(bundle), _offsets(bundle)
+                for part, (start, end) in enumerate(itertools.pairwise(offsets), first):
+                    sizes[part] += bundle.size_bytes * (end - start) // max(1, bundle.rows)
         works = []
         for number, (low, high) in enumerate(self._ranges(sizes)):
             sides = [_slices(bundles, low, high) for bundles in inputs]
@@ -183,10 +181,44 @@ def _slices(bundles: Sequence[Bundle], low: int, high: int) -> list[Bundle]:
     """The rows of some partitions in every map's object; at least an empty slice, for its schema."""
     slices = []
     for bundle in bundles:
-        offsets = bundle.metadata["offsets"]
-        if offsets[high] > offsets[low]:
-            slices.append(bundle.part(offsets[low], offsets[high] - offsets[low]))
+        first, offsets = _first(bundle), _offsets(bundle)
+        start, end = (offsets[min(max(part - first, 0), len(offsets) - 1)] for part in (low, high))
+        if start < end:
+            slices.append(bundle.part(start, end - start))
     return slices or [bundle.part(0, 0) for bundle in bundles[:1]]
+
+
+def _first(bundle: Bundle) -> int:
+    """The first partition in a map's object."""
+    return int(bundle.metadata.get("first", 0))
+
+
+def _offsets(bundle: Bundle) -> Sequence[int]:
+    """Where the partitions of a map's object begin, and where the last one ends."""
+    offsets: Sequence[int] = bundle.metadata["offsets"]
+    return offsets
+
+
+@dataclass(frozen=True)
+class InObjects:
+    """Cuts what a map has made into several objects, each with neighbouring partitions. One is cheapest as long as all
+    stay in memory; a reducer that needs a slice of an object on disk has to bring back all of it."""
+
+    objects: int
+
+    def __call__(self, ready: Ready) -> Iterator[Ready]:
+        offsets = ready.metadata["offsets"]
+        parts = len(offsets) - 1
+        objects = max(1, min(self.objects, parts))
+        if objects == 1:
+            yield ready
+            return
+        for number in range(objects):
+            low, high = parts * number // objects, parts * (number + 1) // objects
+            start, end = offsets[low], offsets[high]
+            if start < end or number == 0:
+                told = {"first": low, "offsets": [each - start for each in offsets[low : high + 1]]}
+                yield Ready(ready.table.slice(start, end - start), told)
 
 
 Keys = Sequence[tuple[str, bool]]
@@ -203,7 +235,7 @@ class Bounds:
     keys: Keys
     given: Sequence[Any] | None = None
 
-    def sample(self, table: pa.Table) -> Ready:
+    def sample(self, table: pa.Table) -> Iterator[Ready]:
         """Some rows of a block, as metadata."""
         import numpy as np
 
@@ -214,10 +246,10 @@ class Bounds:
         while len(packed) > SAMPLED_BYTES and count > 1:  # keys are long
             count //= 2
             packed = _packed(sort.sample(table, self.keys, count, rng))
-        return Ready(table.slice(0, 0), {"sample": packed})
+        yield Ready(table.slice(0, 0), {"sample": packed})
 
-    def plan(self, parts: int) -> Plan:
-        """A map for each block, which gets the bounds."""
+    def plan(self, parts: int, map_bytes: int, objects: int) -> Plan:
+        """Maps over blocks of `map_bytes` together, which get the bounds. `objects`: see `InObjects`."""
 
         def planned(inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
             from runtime.data._block import sort
@@ -233,19 +265,37 @@ class Bounds:
 
                 name, _ = self.keys[0]
                 bounds = pa.table({name: pa.array(self.given, samples[0].schema.field(name).type)})
-            return [Work((i,), (block,), (_packed(bounds),)) for i, block in enumerate(blocks)]
+            packed = _packed(bounds)
+            return [
+                Work((i,), group, (packed, objects)) for i, group in enumerate(_grouped(blocks, map_bytes))
+            ]
 
         return planned
 
     def split(self, tables: Tables, attempt: Attempt) -> Any:
-        """Sorts each block and cuts it at the bounds."""
+        """Sorts the blocks together and cuts them at the bounds."""
         from runtime.data._block import sort
+        from runtime.data._block.schema_diff import concat
 
         bounds = _unpacked(attempt.args[0])
         keys = self.keys[:1] if self.given is not None else self.keys
-        for table in tables:
-            ordered = sort.sort_table(table, self.keys)
-            yield Ready(ordered, {"offsets": sort.range_partition(ordered, bounds, keys).tolist()})
+        ordered = sort.sort_table(concat(list(tables)), self.keys)
+        offsets = sort.range_partition(ordered, bounds, keys).tolist()
+        yield from InObjects(attempt.args[1])(Ready(ordered, {"offsets": offsets}))
+
+
+def _grouped(bundles: Sequence[Bundle], size_bytes: int) -> list[tuple[Bundle, ...]]:
+    """Neighbours of so many bytes together."""
+    groups: list[tuple[Bundle, ...]] = []
+    group: list[Bundle] = []
+    total = 0
+    for bundle in bundles:
+        if group and total + bundle.size_bytes > size_bytes:
+            groups.append(tuple(group))
+            group, total = [], 0
+        group.append(bundle)
+        total += bundle.size_bytes
+    return [*groups, tuple(group)] if group else groups
 
 
 def _packed(table: pa.Table) -> bytes:
@@ -288,13 +338,25 @@ class Exchange:
     compute: Compute = field(default_factory=Compute)
     bounds: Bounds | None = None
 
-    def finish(self, side: int, parts: int) -> Finish:
-        """See `programs.Finish`."""
-        return functools.partial(self.maps[side], parts=parts)
+    def finish(self, side: int, parts: int, objects: int) -> Finish:
+        """See `programs.Finish` and `InObjects`."""
+        return MapFinish(self.maps[side], parts, InObjects(objects))
 
     def plan(self, target_bytes: int) -> Plan:
         """See `ByPartition`."""
         return ByPartition(target_bytes, self.blocks)
+
+
+@dataclass(frozen=True)
+class MapFinish:
+    """Orders a block by partition, and cuts it into objects."""
+
+    split: Map
+    parts: int
+    cut: InObjects
+
+    def __call__(self, table: pa.Table) -> Iterator[Ready]:
+        return self.cut(self.split(table, parts=self.parts))
 
 
 def of(node: Node, context: DataContext) -> Exchange:
@@ -390,7 +452,7 @@ class Permuted:
 
         table = concat(list(tables))
         rng = np.random.default_rng(None if self.seed is None else [self.seed, *attempt.order])
-        yield Ready(table.take(pa.array(rng.permutation(table.num_rows))) if table.num_columns else table)
+        yield table.take(pa.array(rng.permutation(table.num_rows))) if table.num_columns else table
 
 
 @dataclass(frozen=True)
@@ -402,7 +464,7 @@ class Sorted:
     def __call__(self, tables: Tables, attempt: Attempt) -> Any:
         from runtime.data._block.sort import merge_sorted
 
-        yield Ready(merge_sorted([table for table in tables if table.num_columns] or [_no_rows()], self.keys))
+        yield merge_sorted([table for table in tables if table.num_columns] or [_no_rows()], self.keys)
 
 
 def _no_rows() -> pa.Table:
@@ -424,9 +486,9 @@ class Combined:
         states = [table for table in tables if table.num_columns]
         if states:
             combined = aggregates.combine(states, self.keys, self.aggs)
-            yield Ready(aggregates.final(combined, self.keys, self.aggs))
+            yield aggregates.final(combined, self.keys, self.aggs)
         else:
-            yield Ready(_no_rows())
+            yield _no_rows()
 
 
 @dataclass(frozen=True)

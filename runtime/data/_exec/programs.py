@@ -14,8 +14,8 @@ from .steps import Attempt, Ready, Step, UdfStep
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Finish = Callable[["pa.Table"], Ready]
-"""Makes what leaves the task of a block, e.g. sorts it by partitions."""
+Finish = Callable[["pa.Table"], Iterator[Ready]]
+"""Makes what leaves the task of a block, e.g. orders it by partition."""
 KEPT = 32
 """Programs that a process remembers."""
 _programs: dict[str, Program] = {}
@@ -86,7 +86,7 @@ class Program:
             tables = step(tables, attempt)
         for each in shaped(tables, self._target_bytes):
             if self._finish is not None and not each.metadata:
-                yield self._finish(each.table)
+                yield from self._finish(each.table)
             else:
                 yield each
 

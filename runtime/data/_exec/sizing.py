@@ -35,6 +35,12 @@ def target_bytes(facts: Facts, budget_bytes: int, most: int | None) -> int:
     return max(MIB // 4, min(most or 128 * MIB, fitting))
 
 
+def exchange_bytes(facts: Facts, target: int, most: int | None) -> int:
+    """How large the objects of an exchange should be. Larger than blocks: each reducer reads from each of them."""
+    fitting = facts.store_bytes // (BLOCKS_IN_BUDGET * max(1, int(facts.cpus)))
+    return max(target, min(most or 128 * MIB, fitting))
+
+
 def read_tasks(facts: Facts, size_bytes: int | None, target: int, least: int | None = None) -> int:
     """How many tasks should read a source."""
     wanted = TASKS_PER_CORE * max(1, int(facts.cpus))
@@ -45,7 +51,12 @@ def read_tasks(facts: Facts, size_bytes: int | None, target: int, least: int | N
 
 def partitions(facts: Facts, size_bytes: int | None, target: int) -> int:
     """Into how many parts an exchange splits the rows; neighbours are put together again where they are small."""
-    wanted = TASKS_PER_CORE * max(1, int(facts.cpus))
-    if size_bytes is not None:
-        wanted = max(wanted, -(-2 * size_bytes // target))
+    cores = max(1, int(facts.cpus))
+    wanted = 8 * cores if size_bytes is None else max(TASKS_PER_CORE * cores, -(-2 * size_bytes // target))
     return min(max(wanted, 8), 1024)
+
+
+def map_objects(facts: Facts, size_bytes: int | None, parts: int) -> int:
+    """Into how many objects each map writes its partitions: one, unless the store may have to move some to disk."""
+    fits = size_bytes is not None and size_bytes <= facts.store_bytes // 3
+    return 1 if fits else parts
