@@ -123,6 +123,7 @@ class ClusterEngine:
 
     def close(self) -> None:
         self._subscription.close()
+        objects.ignore_errors([*self._results.values(), *self._stream_keys])
         for kept in (self._results, self._running, self._streams, self._stream_keys, self._actors):
             kept.clear()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from runtime.object_ref import ObjectRef
@@ -19,6 +20,18 @@ def cancel(result: ObjectRef | ObjectRefGenerator, force: bool = False) -> None:
 def kill(handle: Any) -> None:
     """Ends the actor of a handle for good. See `runtime.kill`."""
     handle._ray_kill(True)
+
+
+def ignore_errors(results: Iterable[ObjectRef | ObjectRefGenerator]) -> None:
+    """Errors of these that nobody reads are not logged: what they were made for is over."""
+    with connected().lock:
+        for result in results:
+            if isinstance(result, ObjectRefGenerator):
+                refs = [result.completed(), *result._stream.items]
+            else:
+                refs = [result]
+            for ref in refs:
+                ref._entry.seen = True
 
 
 def error_of(ref: ObjectRef) -> BaseException:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -268,3 +269,21 @@ def test_every_input_gets_its_result_though_actors_die(policy: Any, gang: Any, t
     spec = GroupSpec("mortal", ray.remote(num_cpus=1)(Mortal), gang=gang)
     farm = Farm(spec, policy, "work", range(20), tries=20)
     assert Loop(farm, ClusterEngine()).run() == list(range(20))
+
+
+def test_errors_that_came_too_late_for_a_controller_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    engine = ClusterEngine()
+    with caplog.at_level(logging.ERROR, "runtime"):
+        engine.carry_out(Submit("stream", count, [6]))
+        engine.carry_out(Submit("task", fail))
+        generator = engine._streams["stream"].generator
+        ray.wait([engine._results["task"], generator.completed()], num_returns=2)
+        assert eventually(lambda: len(generator._stream.items) == 7)
+        del generator
+        engine.close()
+        unread = ray.remote(lambda: {}["the last error"]).remote()
+        ray.wait([unread])
+        del unread
+        assert eventually(lambda: "the last error" in caplog.text)
+    assert "too many" not in caplog.text
+    assert "on purpose" not in caplog.text
