@@ -76,7 +76,7 @@ _STALLS = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
-    return True if config.option.quick and str(collection_path).startswith(_SLOW) else None
+    return True if config.option.quick and str(collection_path).startswith(_NOT_QUICK) else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -103,7 +103,15 @@ def _folders(*names: str) -> tuple[str, ...]:
 
 
 _SLOW = _folders("clusterctl/real", "rows", "integration", "programs", "scripts", "contract", "testbed")
-"""Where the tests are that `--quick` leaves out."""
+"""Where the tests are that need large clusters, hosts, clouds or benchmarks."""
+_NOT_QUICK = (
+    *_SLOW,
+    *_folders("sim", "autoscaler/rehearsal", "runtime/util/test_collective_"),
+    *_folders(
+        *(f"runtime/api/test_{name}" for name in ("conda", "init", "memory_pressure", "reconstruction"))
+    ),
+)
+"""What `--quick` leaves out: those, many seeds, and the files of the rest that take longest."""
 _LONG = (*_SLOW, *_folders("runtime/util", "runtime/api", "sim", "autoscaler"))
 """Where the files are that take long, the longest first."""
 

@@ -14,8 +14,6 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from google.cloud import compute_v1
-
 from tests.testbed.cloud_hosts import Wanted
 
 from . import catalog, filters
@@ -213,7 +211,7 @@ class Compute:
             properties = found.get("properties") or found["instanceProperties"]
             kind = f"zones/{zone}/machineTypes/{properties['machineType'].rpartition('/')[2]}"
             body = {**properties, "machineType": kind, **body}  # whole fields: nothing within them is merged
-        _check_form(body, compute_v1.Instance)
+        _check_form(body, "Instance")
         self._check_instance(zone, body)
         key = (zone, body["name"])
         if key in self.instances:
@@ -335,13 +333,13 @@ class Compute:
                 self._later(operation, self.faults.operation_s, lambda: self._started(instance))
                 return operation
             case "POST", ["setLabels"]:
-                _check_form(body, compute_v1.InstancesSetLabelsRequest)
+                _check_form(body, "InstancesSetLabelsRequest")
                 operation = self._operation(key[0], "setLabels", instance["selfLink"])
                 instance["labels"] = body.get("labels", {})
                 self._later(operation, self.faults.operation_s, lambda: None)
                 return operation
             case "POST", ["setMetadata"]:
-                _check_form(body, compute_v1.Metadata)
+                _check_form(body, "Metadata")
                 operation = self._operation(key[0], "setMetadata", instance["selfLink"])
                 instance["metadata"] = body
                 self._later(operation, self.faults.operation_s, lambda: None)
@@ -402,7 +400,7 @@ class Compute:
     # ------------------------------------------------------------ firewalls, images
 
     def _insert_firewall(self, body: Json) -> Json:
-        _check_form(body, compute_v1.Firewall)
+        _check_form(body, "Firewall")
         name = body.get("name", "")
         if not _NAME.match(name) or not body.get("allowed"):
             raise Refused(400, "invalid", f"Invalid value for field 'resource.name': '{name}'.")
@@ -498,9 +496,11 @@ class Compute:
         return self._link(f"zones/{zone}/instances/{name}")
 
 
-def _check_form(body: Json, kind: Any) -> None:
+def _check_form(body: Json, kind: str) -> None:
+    from google.cloud import compute_v1  # seconds, which every process of the tests would spend on its import
+
     try:
-        kind.from_json(json.dumps(body), ignore_unknown_fields=False)
+        getattr(compute_v1, kind).from_json(json.dumps(body), ignore_unknown_fields=False)
     except Exception as error:
         raise Refused(400, "invalid", f"Invalid JSON payload received. {error}") from error
 
