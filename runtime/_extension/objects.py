@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
@@ -26,10 +26,11 @@ def ignore_errors(results: Iterable[ObjectRef | ObjectRefGenerator]) -> None:
     """Errors of these that nobody reads are not logged: what they were made for is over."""
     with connected().lock:
         for result in results:
+            refs: list[ObjectRef] = []
             if isinstance(result, ObjectRefGenerator):
-                refs = [result.completed(), *result._stream.items]
+                refs += [result.completed(), *cast("Iterable[ObjectRef]", result._stream.items)]
             else:
-                refs = [result]
+                refs.append(result)
             for ref in refs:
                 ref._entry.seen = True
 

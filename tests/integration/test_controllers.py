@@ -84,6 +84,11 @@ def fail() -> None:
 
 
 @ray.remote
+def fail_as(text: str) -> None:
+    raise ValueError(text)
+
+
+@ray.remote
 def count(n: int) -> Iterator[bytes]:
     for number in range(n):
         yield bytes([number]) * 10
@@ -276,12 +281,11 @@ def test_errors_that_came_too_late_for_a_controller_are_not_logged(caplog: pytes
     with caplog.at_level(logging.ERROR, "runtime"):
         engine.carry_out(Submit("stream", count, [6]))
         engine.carry_out(Submit("task", fail))
-        generator = engine._streams["stream"].generator
-        ray.wait([engine._results["task"], generator.completed()], num_returns=2)
-        assert eventually(lambda: len(generator._stream.items) == 7)
-        del generator
+        stream = engine._streams["stream"].generator._stream
+        assert eventually(lambda: len(stream.items) == 7)
+        ray.wait([engine._results["task"]])
         engine.close()
-        unread = ray.remote(lambda: {}["the last error"]).remote()
+        unread = fail_as.remote("the last error")
         ray.wait([unread])
         del unread
         assert eventually(lambda: "the last error" in caplog.text)
