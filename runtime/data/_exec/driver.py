@@ -53,8 +53,7 @@ class Running:
 
     Args:
         node: its plan, after the logical rules.
-        holds: whether blocks that were delivered count against the budget until they are let go. False for a consumer
-            that keeps them all.
+        is_ordered: whether bundles come in the order of the result; by default as the options say.
     """
 
     def __init__(self, node: Node, context: DataContext, is_ordered: bool | None = None) -> None:
@@ -62,27 +61,24 @@ class Running:
         options = context.execution_options
         self._limit = options.resource_limits.object_store_memory
         with _lock:
-            _executions.append(self)
-            budget_bytes = self._budget()
-        try:
-            compiler = Compiler(context, self._facts, budget_bytes)
-            sink = compiler.sink(fused(node), is_ordered)
-            cpus = min(self._facts.cpus, options.resource_limits.cpu or self._facts.cpus)
-            limits = Limits(budget_bytes, cpus + 1, context.max_errored_blocks)
-            self.execution = _Started(sink, limits)
-            self.execution.programs = compiler.programs
-            self._loop = Loop(self.execution, ClusterEngine(), "data set")
-        except BaseException:
-            self._leave()
-            raise
+            budget_bytes = self._budget(len(_executions) + 1)
+        compiler = Compiler(context, self._facts, budget_bytes)
+        sink = compiler.sink(fused(node), is_ordered)
+        cpus = min(self._facts.cpus, options.resource_limits.cpu or self._facts.cpus)
+        # One task more than there are CPUs waits for its turn, so that no CPU waits for a task.
+        self.execution = _Started(sink, Limits(budget_bytes, cpus + 1, context.max_errored_blocks))
+        self.execution.programs = compiler.programs
+        self._loop = Loop(self.execution, ClusterEngine(), "data set")
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="data set", daemon=True)
+        with _lock:
+            _executions.append(self)
         self._thread.start()
         for other in self._others():
             other.resize()
 
-    def _budget(self) -> int:
-        return sizing.budget(self._facts, self._limit, len(_executions))
+    def _budget(self, executions: int) -> int:
+        return sizing.budget(self._facts, self._limit, executions)
 
     def _others(self) -> list[Running]:
         with _lock:
@@ -90,7 +86,7 @@ class Running:
 
     def resize(self) -> None:
         """There are more or fewer executions than before."""
-        self._loop.request(Resize(self._budget()))
+        self._loop.request(Resize(self._budget(max(1, len(_executions)))))
 
     def _run(self) -> None:
         try:

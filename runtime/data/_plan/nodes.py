@@ -111,18 +111,25 @@ def _replaced(value: Any, rest: Iterator[Node]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Read(Node):
-    """Reads a data source. `blocks`: how many tasks; None: as its size and the cluster suggest. `columns`, `limit`:
-    what was pushed into the source."""
+    """Reads a data source. `blocks`: how many tasks; None: as its size and the cluster suggest. `columns`, `limit`,
+    `predicates`: what was pushed into the source."""
 
     source: Any
     blocks: int | None = None
     compute: Compute = Compute()
     columns: tuple[str, ...] | None = None
     limit: int | None = None
+    predicates: tuple[Any, ...] = ()
 
     @property
     def name(self) -> str:
-        return f"Read{self.source.get_name()}"
+        pushed = [
+            f"columns {', '.join(self.columns)}" if self.columns is not None else "",
+            f"where {' and '.join(map(str, self.predicates))}" if self.predicates else "",
+            f"limit {self.limit}" if self.limit is not None else "",
+        ]
+        shown = "; ".join(filter(None, pushed))
+        return f"Read{self.source.get_name()}{f'[{shown}]' if shown else ''}"
 
 
 @dataclass(frozen=True, eq=False)

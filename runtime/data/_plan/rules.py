@@ -80,7 +80,9 @@ def push_filter(node: Node) -> Node:
     match below:
         case Read(source) if hasattr(source, "with_predicate"):
             narrowed = source.with_predicate(node.predicate)
-            return dataclasses.replace(below, source=narrowed) if narrowed is not None else node
+            if narrowed is None:
+                return node
+            return dataclasses.replace(below, source=narrowed, predicates=(*below.predicates, node.predicate))
         case Project(columns=columns, keeps_others=keeps_others):
             made = dict(columns)
             plain = {name for name, expr in columns if _is_column(expr, name)}
