@@ -10,7 +10,7 @@ import msgspec
 
 from runtime import exceptions
 from runtime._api import options as _options
-from runtime._api import scheduling
+from runtime._api import scheduling, tensor_transport
 from runtime._api.actor_handle import ActorHandle as ActorHandle
 from runtime._api.actor_handle import ActorMethod as ActorMethod
 from runtime._api.actor_handle import handle_of, new_handle
@@ -169,7 +169,8 @@ class ActorClass:
             allow_out_of_order_execution (bool, default None): let calls overtake each other while an earlier one
                 waits for its arguments. False is refused for async and threaded actors.
             object_store_memory (int, default None): deprecated. Bytes to take of the nodes' resource of that name.
-            enable_tensor_transport (bool, default None): without effect; tensors travel through the object store.
+            enable_tensor_transport (bool, default: whether a method has a `tensor_transport`): let calls have a
+                `tensor_transport`. The actor's calls run on a thread then, not on the main thread.
             _actor_generator_backpressure_num_objects (int, default -1): values that all generators of the actor
                 together may be ahead of their readers; 1 or more, or -1: no limit.
 
@@ -217,6 +218,8 @@ class ActorClass:
         if self._methods is None:
             self._methods = method_table(self._class)
         check_groups(self._name, self._methods, groups)
+        if _has_transports(self._name, options.get("enable_tensor_transport"), self._methods):
+            groups[tensor_transport.SYSTEM_GROUP] = 1
         request, capture, held = scheduling.actor_request(options, self.__qualname__)
         function = self._function(core)
         core.functions.publish(function)
@@ -280,6 +283,21 @@ class ActorClass:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+
+
+def _has_transports(name: str, enabled: bool | None, methods: Mapping[str, MethodOptions]) -> bool:
+    """Whether calls of an actor may have a `tensor_transport`.
+
+    Raises:
+        ValueError: it was switched off, and a method has one.
+    """
+    chosen = [method for method, options in methods.items() if options.tensor_transport]
+    if chosen and enabled is False:
+        raise ValueError(
+            f"{name} has methods with @ray.method(tensor_transport=...), {', '.join(chosen)}, but "
+            "@ray.remote(enable_tensor_transport=False): change one of them."
+        )
+    return bool(chosen or enabled)
 
 
 def _is_ordered(out_of_order: bool | None, asynchronous: bool, concurrency: int) -> bool:

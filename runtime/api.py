@@ -7,6 +7,7 @@ import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from runtime._api import tensor_transport
 from runtime._api.init import init, is_initialized, shutdown
 from runtime._owner import context
 from runtime._owner.waiting import split
@@ -94,7 +95,8 @@ def remote(*args: Any, **options: Any) -> Any:
         allow_out_of_order_execution (bool, default None): let calls overtake each other while an earlier one waits
             for its arguments. False is refused for async and threaded actors.
         object_store_memory (int, default None): deprecated. Bytes to take of the nodes' resource of that name.
-        enable_tensor_transport (bool, default None): without effect; tensors travel through the object store.
+        enable_tensor_transport (bool, default: whether a method has a `tensor_transport`): let calls have a
+            `tensor_transport`. The actor's calls run on a thread then, not on the main thread.
         _actor_generator_backpressure_num_objects (int, default -1): values that all generators of the actor together
             may be ahead of their readers; 1 or more, or -1: no limit.
         concurrency_groups (dict or list, default {}): names of concurrency groups and how many calls of each run at
@@ -131,13 +133,16 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
     Args:
         object_refs: an `ObjectRef` or a list of them.
         timeout: seconds to wait; 0 returns only values that are ready. None, or less than 0: no limit.
-        _use_object_store: without effect.
+        _use_object_store: tensors that stay in an actor (`tensor_transport`) come through the object store.
 
     Raises:
         GetTimeoutError: not all values were ready in time.
         RayTaskError: a task raised. The error is also an instance of the class of that exception.
         RayError: the value is lost or cannot be made; the subclass says why.
     """
+    if _use_object_store:
+        with tensor_transport.through_object_store():
+            return get(object_refs, timeout=timeout)
     core, refs = current(), object_refs
     if timeout is not None and timeout < 0:
         timeout = None
@@ -169,7 +174,7 @@ def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any
 
     Raises:
         TypeError: the value is itself a reference, or cannot be pickled.
-        ValueError: `_owner` is not an actor handle, or `_tensor_transport` is given.
+        ValueError: `_owner` is not an actor handle, or `_tensor_transport` is not "object_store".
         RayActorError: the actor that should own the value is dead.
         ObjectStoreFullError: the object store has no room.
     """
@@ -178,8 +183,11 @@ def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any
             "Calling 'put' on an ray.ObjectRef is not allowed: what it refers to is stored already. To store the "
             "reference itself, put it in a list."
         )
-    if _tensor_transport is not None:
-        raise ValueError("put() stores in shared memory: leave `_tensor_transport` out.")
+    if chosen := tensor_transport.normalized(_tensor_transport):
+        raise ValueError(
+            f"ray.put(_tensor_transport=) is not supported for {chosen}, to which both sides contribute: use "
+            f"@ray.method(tensor_transport={chosen.lower()!r}), or leave it out."
+        )
     if _owner is not None:
         if not isinstance(_owner, ActorHandle):
             raise ValueError(f"put(_owner=) takes the handle of an actor, not {_owner!r}.")

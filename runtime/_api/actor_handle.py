@@ -16,7 +16,7 @@ from runtime._wire.messages.control import ActorInfo
 from runtime._wire.serialization import collector
 from runtime.object_ref import ObjectRef
 
-from . import invocation
+from . import invocation, tensor_transport
 from . import options as _options
 from .actor_methods import (
     ActorShape,
@@ -75,7 +75,7 @@ class ActorMethod:
             _generator_backpressure_num_bytes (int, default -1): their size, beyond which one value may go; -1: no
                 limit. Not 0.
             enable_task_events (bool, default True): without effect; calls are always listed by `util.state`.
-            tensor_transport (str, default None): without effect; tensors travel through the object store.
+            tensor_transport (str, default: that of `@method`): "object_store", "gloo" or "nccl"; see `@method`.
             _labels (dict, default None): without effect.
 
         Raises:
@@ -114,11 +114,17 @@ class ActorMethod:
 
     def _submit(self, args: Any, kwargs: Any, options: MethodOptions, retry: Retry, name: str) -> Any:
         self._check(args, kwargs)
-        shape = self._shape
+        shape, method = self._shape, self._method_name
+        if options.tensor_transport:
+            tensor_transport.check_call(
+                self._task_name, options.tensor_transport, options.num_returns, shape.groups
+            )
+            args = (tensor_transport.call_and_keep, method, options.tensor_transport, *args)
+            method = "__ray_call__"
         retries = options.max_task_retries
         return current().actors.call(
             self._actor,
-            self._method_name,
+            method,
             args,
             kwargs,
             options.num_returns,
@@ -183,6 +189,9 @@ class _BoundMethod:
             concurrency_group=group,
             max_task_retries=defaults.max_task_retries if retries is None else retries,
             stream=stream,
+            tensor_transport=tensor_transport.normalized(options["tensor_transport"])
+            if options.get("tensor_transport") is not None
+            else defaults.tensor_transport,
         )
 
     def remote(self, *args: Any, **kwargs: Any) -> Any:

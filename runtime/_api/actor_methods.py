@@ -11,7 +11,7 @@ from typing import Any
 import cloudpickle
 import msgspec
 
-from runtime._api import invocation
+from runtime._api import invocation, tensor_transport
 from runtime._api import options as _options
 from runtime._api.signature import Parameters, parameters_of
 from runtime._wire.messages.worker import StreamOptions
@@ -37,6 +37,7 @@ class MethodOptions(msgspec.Struct, frozen=True, array_like=True):
     stream: StreamOptions | None = None
     retry_on: bytes = b""  # pickled tuple of the exception classes, where only those are retried
     decorator: bytes = b""  # pickled, see `invocation`
+    tensor_transport: str = ""  # see `tensor_transport.normalized`
 
     def retry(self) -> Retry:
         """What `retry_exceptions` was given."""
@@ -94,7 +95,8 @@ def method(*args: Any, **options: Any) -> Any:
         _generator_backpressure_num_bytes (int, default -1): their size, beyond which one value may go; -1: no limit.
             Not 0.
         enable_task_events (bool, default True): without effect; calls are always listed by `util.state`.
-        tensor_transport (str, default None): without effect; tensors travel through the object store.
+        tensor_transport (str, default "object_store"): "gloo" or "nccl": torch tensors in the result stay in the actor
+            until others fetch them, over a collective group; see `runtime.experimental.tensors`.
         _num_objects_per_yield (int, default 1): objects that a generator makes of each yielded tuple; 1 or more.
 
     Raises:
@@ -109,6 +111,7 @@ def method(*args: Any, **options: Any) -> Any:
             )
     if "retry_exceptions" in options:
         check_retry(options["retry_exceptions"])
+    tensor_transport.normalized(options.get("tensor_transport"))
     _options.validate_stream(options)
     if len(args) == 1 and not options and callable(args[0]):
         return args[0]
@@ -167,6 +170,7 @@ def _options_of(member: Callable[..., Any], options: Mapping[str, Any], is_stati
         _options.stream_options(options),
         retry_on,
         invocation.pickled(member),
+        tensor_transport.normalized(options.get("tensor_transport")),
     )
 
 

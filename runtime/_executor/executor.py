@@ -244,7 +244,7 @@ class Executor:
             function: Callable[..., Any] = self._owner.functions.load(push.key)
             return function
         if push.method == "__ray_call__":
-            return lambda fn, *args, **kwargs: fn(self.assignment.actor, *args, **kwargs)
+            return lambda fn, /, *args, **kwargs: fn(self.assignment.actor, *args, **kwargs)
         if push.method == "__ray_ready__":
             return lambda: True
         if push.method == "__ray_terminate__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from runtime.object_ref import ObjectRef
@@ -51,6 +51,20 @@ def error_of(ref: ObjectRef) -> BaseException:
 def value_of(ref: ObjectRef) -> Any:
     """The value of an object; loaded in the calling thread, and brought to this node if need be."""
     return connected().reader.get_one(ref, None)
+
+
+def call_when_freed(ref: ObjectRef, callback: Callable[[], Any]) -> None:
+    """Calls back once nobody needs an object that this process has put. Under the engine's lock: the callback must not
+    wait, and what it raises is logged. There is one callback for an object.
+
+    Raises:
+        ValueError: another process owns the object.
+    """
+    entry = ref._entry
+    if entry.owner is not None:
+        raise ValueError(f"{ref!r} is owned by another process.")
+    with connected().lock:
+        entry.on_free = callback
 
 
 def put(value: Any) -> ObjectRef:

@@ -1,4 +1,5 @@
-"""APIs that may change: the cluster's key-value store, progress bars, object locations. Imported on first use."""
+"""APIs that may change: the cluster's key-value store, progress bars, object locations, collectives.
+Imported on first use."""
 
 from __future__ import annotations
 

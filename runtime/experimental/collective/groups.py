@@ -9,6 +9,7 @@ from typing import Any
 from runtime import exceptions
 from runtime._extension.actors import results
 from runtime.util import collective
+from runtime.util.collective.group import Group
 from runtime.util.collective.types import Backend
 
 
@@ -113,7 +114,8 @@ def _leave_all(handle: CommunicatorHandle) -> None:
 
 
 def _join(_actor: Any, name: str) -> None:
-    collective.get_group_handle(name)
+    if isinstance(collective.get_group_handle(name), Group):
+        collective.barrier(name)  # all are connected, so that two can send to each other without the others
 
 
 def _leave(_actor: Any, name: str) -> None:

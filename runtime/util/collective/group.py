@@ -44,7 +44,8 @@ ONE_SIDED = frozenset({"broadcast", "reduce", "send"})
 
 
 class Group:
-    """A member of a collective group. Calls of several threads follow each other.
+    """A member of a collective group. Operations of several threads follow each other; sending to a member and
+    receiving from one wait for nothing else.
 
     Large torch tensors of members on several nodes go by torch's Gloo, and all else through channels, reducescatter and
     send included.
@@ -61,10 +62,12 @@ class Group:
         self, name: str, links: Links, world_size: int, rank: int, backend: str = Backend.GLOO
     ) -> None:
         self.group_name = name
+        self.backend = backend
         self.world_size = world_size
         self.rank = rank
         self._links = links
         self._lock = threading.Lock()
+        self._turns: dict[tuple[str, int], threading.Lock] = {}
         self._number = 0
         self._plane = TorchPlane(links, world_size, rank, backend)
 
@@ -120,14 +123,22 @@ class Group:
         self._check_other(peer)
         operand = Operand(tensor, is_written=False)
         steps = partial(_planned, plan.send, peer=peer)
-        self._run(_call("send", operand), [operand], [], steps)
+        self._run(_call("send", operand), [operand], [], steps, turn=self._turn("to", peer))
 
     def receive(self, tensor: Any, peer: int) -> None:
         """The tensor becomes what one member sends."""
         self._check_other(peer)
         operand = Operand(tensor, is_written=True)
         steps = partial(_planned, plan.receive, peer=peer)
-        self._run(_call("send", operand), [operand], [operand], steps)
+        self._run(_call("send", operand), [operand], [operand], steps, turn=self._turn("from", peer))
+
+    def rank_of(self, actor_id: str) -> int | None:
+        """The rank of an actor (hex); None: it is not known as a member."""
+        return self._links.rank_of(actor_id)
+
+    def _turn(self, direction: str, peer: int) -> threading.Lock:
+        """What is sent to one member, or comes from it, waits for nothing else."""
+        return self._turns.setdefault((direction, peer), threading.Lock())
 
     def destroy_group(self) -> None:
         """Leaves the group; waits in this process end with an error. Idempotent."""
@@ -173,9 +184,13 @@ class Group:
         steps: Callable[[plan.Shape], Sequence[plan.Step]],
         op: ReduceOp = ReduceOp.SUM,
         by_torch: Operation | None = None,
+        turn: threading.Lock | None = None,
     ) -> None:
         flats = [operand.flat for operand in operands]
-        with self._lock:
+        if turn is not None and not self._links.is_connected:
+            with self._lock:
+                self._links.connect()
+        with turn or self._lock:
             self._links.connect()
             if by_torch is not None and self._links.is_spread and _is_for_gloo(operands):
                 self._agree(call._replace(dtype=f"torch {call.dtype}"))

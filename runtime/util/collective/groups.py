@@ -54,6 +54,21 @@ def find_or_join(group_name: str) -> Member:
     )
 
 
+def has_backend(backend: str) -> bool:
+    """Whether this process is in a group of a backend."""
+    return any(isinstance(group, Group) and group.backend == backend for group in list(_groups.values()))
+
+
+def shared_with(actor_id: str, backend: str) -> tuple[Group, int] | None:
+    """A group of a backend that this process and an actor are in, and the actor's rank; None: there is none."""
+    for group in list(_groups.values()):
+        if isinstance(group, Group) and group.backend == backend:
+            rank = group.rank_of(actor_id)
+            if rank is not None:
+                return group, rank
+    return None
+
+
 def join(group_name: str, world_size: int, rank: int, backend: str, timeout_s: float) -> None:
     """Makes this process a member.
 

@@ -63,6 +63,7 @@ class Links:
     Attributes:
         timeout_s: how long to wait for other members, each time.
         is_spread: whether members are on several nodes; known once all are connected.
+        is_connected: whether all members have come.
         on_failure: called once the group has failed, from any thread.
 
     Args:
@@ -99,7 +100,7 @@ class Links:
         self._peers = others(world_size, rank)
         self._who: dict[int, Who] = {peer: Who(actor_id, "") for peer, actor_id in declared.items()}
         self._who[rank] = who
-        self._is_connected = False
+        self.is_connected = False
         self._is_closed = False
         self._error: channels.ChannelError | None = None
         self._lock = threading.Lock()
@@ -164,7 +165,7 @@ class Links:
             TimeoutError: not all came.
             GroupError: the group was destroyed, or a member is gone: one that had come, or a declared one.
         """
-        if self._is_connected:
+        if self.is_connected:
             return
         with Subscription() as subscription:
             with self._lock:
@@ -179,7 +180,7 @@ class Links:
             finally:
                 with self._lock:
                     self._subscription = None
-        self._is_connected = True
+        self.is_connected = True
         self._forget_record()
 
     def _open_all(self, subscription: Subscription) -> None:
@@ -323,6 +324,10 @@ class Links:
         """The address of a member's node."""
         return self._readers[peer].address.host
 
+    def rank_of(self, actor_id: str) -> int | None:
+        """The rank of an actor that is known as a member."""
+        return next((rank for rank, who in list(self._who.items()) if who.actor_id == actor_id), None)
+
     def silent(self) -> list[int]:
         """The members of whom nothing has come that is not taken."""
         return [peer for peer in self._peers if not self._readers[peer].available]
@@ -397,7 +402,7 @@ class Links:
             writer.close()
         for reader in readers:
             reader.close()
-        if not self._is_connected:
+        if not self.is_connected:
             self._forget_record()
 
     def _failed(self, error: channels.ChannelError) -> None:

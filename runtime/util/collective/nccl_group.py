@@ -12,7 +12,8 @@ from .types import ReduceOp
 
 
 class NcclGroup(Group):
-    """A member whose tensors are torch's, on one GPU. Operations have ended on the GPU when they return."""
+    """A member whose tensors are torch's, on one GPU. Operations have ended on the GPU when they return, and one at a
+    time is carried out, sending and receiving included."""
 
     def allreduce(self, tensor: Any, op: ReduceOp) -> None:
         self._carry_out(
