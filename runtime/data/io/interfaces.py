@@ -245,7 +245,9 @@ def as_table(block: Any) -> pa.Table:
     if isinstance(block, pa.RecordBatch):
         return pa.Table.from_batches([block])
     if hasattr(block, "iloc") and hasattr(block, "columns"):
-        return pa.Table.from_pandas(block, preserve_index=False)
+        from runtime.data._block import batch
+
+        return batch.from_batch(block)
     raise TypeError(
         f"A block is a pyarrow.Table or a pandas.DataFrame, not {type(block).__name__}: {block!r:.200}"
     )

@@ -13,12 +13,13 @@ from runtime.data.io.sinks import RollingFile, StreamingFileDatasink, TaskFiles,
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ROW_GROUP_BYTES = 128 * 1024 * 1024
+_ROW_GROUP_BYTES = 64 * 1024 * 1024  # in memory
+_ROW_GROUP_ROWS = 1024 * 1024
 _OPEN_FILES = 128  # of the folders of a task; the one that was not written to for longest is completed first
 
 
 class ParquetDatasink(StreamingFileDatasink):
-    """Writes Parquet files; a block becomes a row group, or several.
+    """Writes Parquet files in row groups of up to 64 MiB in memory.
 
     Args:
         partition_cols: Columns by whose values rows go to folders `name=value`; the files do not have them.
@@ -62,6 +63,8 @@ class ParquetDatasink(StreamingFileDatasink):
 
 
 class _ParquetWriter:
+    """Joins small blocks to row groups, for each row group costs a dictionary per column."""
+
     def __init__(self, file: pa.NativeFile, schema: pa.Schema, arguments: dict[str, Any]) -> None:
         import pyarrow.parquet as pq
 
@@ -69,16 +72,29 @@ class _ParquetWriter:
         self._group_rows = arguments.pop("row_group_size", None)
         arguments.setdefault("compression", "snappy")
         self._writer = pq.ParquetWriter(file, arguments.pop("schema", schema), **arguments)
+        self._pending: list[pa.Table] = []
+        self._rows = self._bytes = 0
 
     def write(self, table: pa.Table) -> None:
-        rows = self._group_rows
-        if rows is None:
-            rows = max(1, table.num_rows * _ROW_GROUP_BYTES // max(table.nbytes, _ROW_GROUP_BYTES))
         if table.schema != self._writer.schema:
             table = table.cast(self._writer.schema)
-        self._writer.write_table(table, row_group_size=rows)
+        self._pending.append(table)
+        self._rows += table.num_rows
+        self._bytes += table.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES or self._rows >= _ROW_GROUP_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        import pyarrow as pa
+
+        if self._pending:
+            by_size = max(1, self._rows * _ROW_GROUP_BYTES // max(self._bytes, 1))
+            rows = self._group_rows or min(by_size, max(self._rows, _ROW_GROUP_ROWS))
+            self._writer.write_table(pa.concat_tables(self._pending), row_group_size=rows)
+        self._pending, self._rows, self._bytes = [], 0, 0
 
     def close(self) -> None:
+        self._flush()
         self._writer.close()
 
 

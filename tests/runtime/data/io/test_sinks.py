@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 import pytest
 
 from runtime.data.io.csv import CSVDatasink, CSVDatasource
 from runtime.data.io.filenames import FilenameProvider
-from runtime.data.io.interfaces import SaveMode
+from runtime.data.io.interfaces import SaveMode, TaskContext
 from runtime.data.io.parquet import ParquetDatasource
 from runtime.data.io.parquet_sink import ParquetDatasink
 from runtime.data.io.sinks import BlockBasedFileDatasink, RowBasedFileDatasink
@@ -215,19 +216,27 @@ class TestPartitions:
 
 class TestParquet:
     def test_row_groups_and_options(self, tmp_path):
-        import pyarrow.parquet as pq
-
         sink = ParquetDatasink(tmp_path, arrow_parquet_args={"compression": "zstd"}, min_rows_per_file=1)
         write(sink, [ids(1, 2), ids(3)])
         (name,) = files(tmp_path)
         metadata = pq.read_metadata(tmp_path / name)
-        assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [2, 1]
+        assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [3]
         assert metadata.row_group(0).column(0).compression == "ZSTD"
 
     def test_arguments_made_in_the_task(self, tmp_path):
         sink = ParquetDatasink(tmp_path, arrow_parquet_args_fn=lambda: {"row_group_size": 1})
         write(sink, [ids(1, 2)])
+        assert pq.read_metadata(tmp_path / files(tmp_path)[0]).num_row_groups == 2
         assert rows(ParquetDatasource(tmp_path)) == [{"id": 1}, {"id": 2}]
+
+    def test_large_blocks_are_several_row_groups(self, tmp_path, monkeypatch):
+        monkeypatch.setattr("runtime.data.io.parquet_sink._ROW_GROUP_BYTES", 800)
+        sink = ParquetDatasink(tmp_path)
+        sink.on_write_start()
+        commit(sink, [sink.write([ids(*range(50)), ids(*range(50, 300))], TaskContext(0))])
+        metadata = pq.read_metadata(tmp_path / files(tmp_path)[0])
+        assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [100, 100, 100]
+        assert [row["id"] for row in rows(ParquetDatasource(tmp_path), 1)] == list(range(300))
 
     def test_tensors(self, tmp_path):
         from runtime.data._block import batch
