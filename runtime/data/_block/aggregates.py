@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from runtime.data._block import arrays
 from runtime.data._block.groups import Groups, group, normalized
 from runtime.data._block.schema_diff import concat
 from runtime.data._block.states import Native, State, acero_columns, one_chunk
@@ -170,7 +171,7 @@ def _states(
     groups = group(list(keys.values()), num_rows)
     results: dict[str, Any] = {}
     if natives:
-        numbers = pa.array(groups.of_rows)
+        numbers = arrays.of_numpy(groups.of_rows)
         jobs = [job for _, job in natives]
         results = dict(
             zip(
@@ -181,7 +182,7 @@ def _states(
         )
     for name, state, column, _ in others:
         results[name] = run(state, column, groups)
-    first = pa.array(groups.first_rows)
+    first = arrays.of_numpy(groups.first_rows)
     made = {name: column.take(first) for name, column in keys.items()}
     return pa.table({**made, **{name: results[name] for name in order}})
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as types
 
+from runtime.data._block import arrays
 from runtime.data._block.hashing import hash_column
 
 Numbers = npt.NDArray[np.int64]
@@ -70,12 +71,12 @@ def _dictionary_numbers(column: pa.Array | pa.ChunkedArray) -> Numbers:
         if isinstance(column, pa.ChunkedArray):
             column = pa.concat_arrays(column.chunks)
     encoded = column.dictionary_encode(null_encoding="encode")
-    numbers: Numbers = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers: Numbers = arrays.to_numpy(encoded.indices).astype(np.int64)
     return numbers
 
 
 def _in_order_of_appearance(numbers: Numbers) -> Numbers:
-    return _dictionary_numbers(pa.array(numbers))
+    return _dictionary_numbers(arrays.of_numpy(numbers))
 
 
 def _first_rows(numbers: Numbers) -> Numbers:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as types
-from pyarrow import acero
 
+from runtime.data._block import acero, arrays
 from runtime.data._block.groups import group, normalized
 from runtime.data._block.schema_diff import SchemaMismatchError, Source, common_type, concat, convert
 
@@ -111,7 +111,7 @@ def _matches(keys: tuple[list[Any], list[Any]], how: str, threads: bool) -> dict
     """Numbers of the rows of both sides that go together; null where a side has none."""
     sides = []
     for side, columns in zip(("left", "right"), keys, strict=True):
-        rows = pa.array(np.arange(len(columns[0])))
+        rows = arrays.of_numpy(np.arange(len(columns[0])))
         named = {f"{side} key {index}": column for index, column in enumerate(columns)}
         table = pa.table({side: rows, **named})
         sides.append(acero.Declaration("table_source", acero.TableSourceNodeOptions(table)))
@@ -165,4 +165,4 @@ def _filled(column: Any, other: Any, left_rows: Any) -> Any:
     if not without.any():
         return both.slice(0, len(column))
     places[without] += len(column)
-    return both.take(pa.array(places))
+    return both.take(arrays.of_numpy(places))

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as types
 
-from runtime.data._block import batch, objects
+from runtime.data._block import arrays, batch, objects
 
 Columns = Sequence[Any]
 Finish = Callable[[Columns], pa.Array]
@@ -47,7 +47,12 @@ def first_state(states: Columns) -> pa.Array:
 
 def number(states: Columns) -> pa.Array:
     """A number of rows."""
-    return states[0].fill_null(0)
+    return _without_nulls(states[0])
+
+
+def _without_nulls(column: Any) -> Any:
+    """The column with 0 for nulls; a scalar is not made without need, because pyarrow imports pandas for it."""
+    return column.fill_null(0) if column.null_count else column
 
 
 def quotient(states: Columns) -> pa.Array:
@@ -65,10 +70,11 @@ def standard_deviation(ddof: int) -> Finish:
     """Of moments: NaN for at most ddof values, null for none."""
 
     def finish(states: Columns) -> pa.Array:
-        count, _, square = (states[0].field(index).fill_null(0).to_numpy() for index in range(3))
+        count, _, square = (arrays.to_numpy(_without_nulls(states[0].field(index))) for index in range(3))
         with np.errstate(divide="ignore", invalid="ignore"):
             deviation = np.sqrt(np.where(count > ddof, square / (count - ddof), np.nan))
-        return pa.array(deviation, mask=np.isnan(count) | (count == 0), from_pandas=False)
+        none = np.isnan(count) | (count == 0)
+        return pa.array(deviation, mask=none, from_pandas=False) if none.any() else arrays.of_numpy(deviation)
 
     return finish
 
@@ -78,7 +84,7 @@ def quantile(q: float, ignore_nulls: bool) -> Finish:
 
     def finish(states: Columns) -> pa.Array:
         lists = states[0]
-        of_values = pc.list_parent_indices(lists).to_numpy()
+        of_values = arrays.to_numpy(pc.list_parent_indices(lists))
         values = lists.flatten().to_numpy(zero_copy_only=False)
         missing = np.isnan(values)
         sizes = np.bincount(of_values[~missing], minlength=len(lists))
@@ -127,7 +133,7 @@ def distinct_values(states: Columns) -> pa.Array:
 
 def distinct_number(states: Columns) -> pa.Array:
     """The number of distinct values."""
-    return pc.list_value_length(states[0]).cast(pa.int64()).fill_null(0)
+    return _without_nulls(pc.list_value_length(states[0]).cast(pa.int64()))
 
 
 def counted_values(states: Columns) -> pa.Array:
@@ -140,12 +146,12 @@ def counted_values(states: Columns) -> pa.Array:
 
 def _of_counts(lists: Any, values: pa.Array) -> pa.Array:
     """Lists of the same lengths, of other values."""
-    sizes = pc.list_value_length(lists).fill_null(0).to_numpy()
+    sizes = arrays.to_numpy(_without_nulls(pc.list_value_length(lists)))
     offsets = np.zeros(len(lists) + 1, np.int64)
     np.cumsum(sizes, out=offsets[1:])
     large = types.is_large_list(lists.type)
     made = pa.LargeListArray if large else pa.ListArray
-    places = pa.array(offsets, pa.int64() if large else pa.int32())
+    places = arrays.of_numpy(offsets.astype(np.int64 if large else np.int32))
     return made.from_arrays(places, values, mask=lists.is_null() if lists.null_count else None)
 
 

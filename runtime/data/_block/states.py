@@ -10,9 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import acero
 
-from runtime.data._block import objects
+from runtime.data._block import acero, arrays, objects
 from runtime.data._block.groups import Groups, group
 
 
@@ -37,11 +36,11 @@ class Native:
 
     def partial(self, column: Any, table: pa.Table, groups: Groups) -> pa.Array:
         job = (column, self.function, self.options)
-        return acero_columns([job], [pa.array(groups.of_rows)], groups.count)[0]
+        return acero_columns([job], [arrays.of_numpy(groups.of_rows)], groups.count)[0]
 
     def merge(self, states: Any, groups: Groups) -> pa.Array:
         job = (states, self.merge_function, self.merge_options)
-        return acero_columns([job], [pa.array(groups.of_rows)], groups.count)[0]
+        return acero_columns([job], [arrays.of_numpy(groups.of_rows)], groups.count)[0]
 
 
 def native(function: str, ignore_nulls: bool) -> Native:
@@ -91,15 +90,17 @@ class Counts:
 
     def merge(self, states: Any, groups: Groups) -> pa.Array:
         pairs, of_pairs = _flat(states, groups)
-        return self._counted(pairs.field("value"), pairs.field("count").to_numpy(), of_pairs, groups.count)
+        return self._counted(
+            pairs.field("value"), arrays.to_numpy(pairs.field("count")), of_pairs, groups.count
+        )
 
     @staticmethod
     def _counted(column: Any, counts: Any, of_rows: Any, num_groups: int) -> pa.Array:
-        pairs = group([pa.array(of_rows), column], len(of_rows))
+        pairs = group([arrays.of_numpy(of_rows), column], len(of_rows))
         totals = np.zeros(pairs.count, np.int64)
         np.add.at(totals, pairs.of_rows, counts)
-        values = one_chunk(column.take(pa.array(pairs.first_rows)))
-        entries = pa.StructArray.from_arrays([values, pa.array(totals)], ["value", "count"])
+        values = one_chunk(column.take(arrays.of_numpy(pairs.first_rows)))
+        entries = pa.StructArray.from_arrays([values, arrays.of_numpy(totals)], ["value", "count"])
         return _lists(entries, of_rows[pairs.first_rows], num_groups)
 
 
@@ -110,9 +111,12 @@ class Moments:
     ignore_nulls: bool
 
     def partial(self, column: Any, table: pa.Table, groups: Groups) -> pa.Array:
-        numbers = column.cast(pa.float64())
-        valid = numbers.is_valid().to_numpy(zero_copy_only=False)
-        values = numbers.fill_null(0.0).to_numpy()
+        numbers = one_chunk(column.cast(pa.float64()))
+        valid = np.ones(len(numbers), bool)
+        if numbers.null_count:
+            valid = numbers.is_valid().to_numpy(zero_copy_only=False)
+            numbers = numbers.fill_null(0.0)
+        values = arrays.to_numpy(numbers)
         weights = valid.astype(np.float64)
         if not self.ignore_nulls:  # one null makes the group's result null
             weights[~valid], values = np.nan, np.where(valid, values, np.nan)
@@ -120,7 +124,7 @@ class Moments:
 
     def merge(self, states: Any, groups: Groups) -> pa.Array:
         states = one_chunk(states)
-        counts, means, squares = (states.field(index).to_numpy() for index in range(3))
+        counts, means, squares = (arrays.to_numpy(states.field(index)) for index in range(3))
         return self._merged(counts, means, squares, groups)
 
     @staticmethod
@@ -133,7 +137,7 @@ class Moments:
             mean = np.where(count == 0, 0.0, total(counts * means) / count)
             square = total(squares) + total(counts * (means - mean[groups.of_rows]) ** 2)
         return pa.StructArray.from_arrays(
-            [pa.array(part, from_pandas=False) for part in (count, mean, square)], ["count", "mean", "square"]
+            [arrays.of_numpy(part) for part in (count, mean, square)], ["count", "mean", "square"]
         )
 
 
@@ -156,7 +160,10 @@ class Sketch:
     def merge(self, states: Any, groups: Groups) -> pa.Array:
         entries, of_entries = _flat(states, groups)
         return self._cut(
-            entries.field("value").to_numpy(), entries.field("weight").to_numpy(), of_entries, groups.count
+            arrays.to_numpy(entries.field("value")),
+            arrays.to_numpy(entries.field("weight")),
+            of_entries,
+            groups.count,
         )
 
     def _cut(self, values: Any, weights: Any, of_values: Any, num_groups: int) -> pa.Array:
@@ -171,7 +178,9 @@ class Sketch:
             ]
             values, weights = (np.concatenate(parts) for parts in zip(*cut, strict=True))
             of_values = np.repeat(np.arange(num_groups), [len(part[0]) for part in cut])
-        entries = pa.StructArray.from_arrays([pa.array(values), pa.array(weights)], ["value", "weight"])
+        entries = pa.StructArray.from_arrays(
+            [arrays.of_numpy(values), arrays.of_numpy(weights)], ["value", "weight"]
+        )
         return _lists(entries, of_values, num_groups)
 
     def _cut_one(self, values: Any, weights: Any) -> tuple[Any, Any]:
@@ -199,7 +208,7 @@ class Python:
 
     def partial(self, column: Any, table: pa.Table, groups: Groups) -> pa.Array:
         order, borders = groups.slices()
-        rows = table.take(pa.array(order)) if table.num_columns else table
+        rows = table.take(arrays.of_numpy(order)) if table.num_columns else table
         pairs = itertools.pairwise(borders.tolist())
         return _wrapped([self.accumulate(rows.slice(start, end - start)) for start, end in pairs])
 
@@ -251,11 +260,11 @@ def acero_columns(
     outputs = [one_chunk(done.column(f"out {index}")) for index in range(len(jobs))]
     if num_groups is None:
         return [*outputs, *(done.column(name) for name in key_names)]
-    numbers = done.column(key_names[0]).to_numpy()
+    numbers = arrays.to_numpy(one_chunk(done.column(key_names[0])))
     if len(numbers) == num_groups and (np.diff(numbers) == 1).all():
         return outputs
     order = np.argsort(numbers)
-    return [output.take(pa.array(order)) for output in outputs]
+    return [output.take(arrays.of_numpy(order)) for output in outputs]
 
 
 def one_chunk(column: Any) -> pa.Array:
@@ -271,12 +280,12 @@ def _lists(values: Any, of_values: Any, num_groups: int) -> pa.Array:
     """A list for each group, of the values that belong to it, in their order."""
     values = one_chunk(values)
     if (np.diff(of_values) < 0).any():
-        values = values.take(pa.array(np.argsort(of_values, kind="stable")))
+        values = values.take(arrays.of_numpy(np.argsort(of_values, kind="stable")))
     offsets = np.zeros(num_groups + 1, np.int64)
     np.cumsum(np.bincount(of_values, minlength=num_groups), out=offsets[1:])
     if offsets[-1] < 2**31:
-        return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), values)
-    return pa.LargeListArray.from_arrays(pa.array(offsets), values)
+        return pa.ListArray.from_arrays(arrays.of_numpy(offsets.astype(np.int32)), values)
+    return pa.LargeListArray.from_arrays(arrays.of_numpy(offsets), values)
 
 
 def _kept(column: Any, of_rows: Any, ignore_nulls: bool) -> tuple[Any, Any]:
@@ -290,4 +299,4 @@ def _kept(column: Any, of_rows: Any, ignore_nulls: bool) -> tuple[Any, Any]:
 def _flat(states: Any, groups: Groups) -> tuple[pa.Array, Any]:
     """The elements of a column of lists, and the number of the group of each."""
     lists = one_chunk(states)
-    return lists.flatten(), groups.of_rows[pc.list_parent_indices(lists).to_numpy()]
+    return lists.flatten(), groups.of_rows[arrays.to_numpy(pc.list_parent_indices(lists))]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import subprocess
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -419,3 +421,23 @@ def test_pandas_agrees_on_a_quantile_of_each_group() -> None:
     got = by_key(in_blocks(table, ["k"], [public.Quantile("x", q=0.9)], 3), ["k"])
     for key, value in expected.items():
         assert close(got[(int(key),)]["quantile(x)"], float(value))
+
+
+def test_grouping_joining_and_sorting_numbers_imports_no_pandas() -> None:
+    """It costs half a second in each worker."""
+    script = """
+import sys
+import numpy as np
+import pyarrow as pa
+from runtime.data._block import aggregates, arrays, join, partition, sort
+from runtime.data.aggregate import Count, Std, Sum, Unique
+numbers = arrays.of_numpy(np.arange(6) % 3)
+table = pa.table({"k": numbers, "x": numbers})
+aggregates.aggregate([table, table], ["k"], [Sum("x"), Count()])
+aggregates.aggregate([table, table], ["k"], [Unique("x"), Std("x")])
+join.join(table, table.rename_columns(["k", "y"]), ["k"])
+partition.hash_partition(table, ["k"], 2)
+sort.sort_table(table, [("k", True)])
+assert "pandas" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
