@@ -106,12 +106,13 @@ _SLOW = _folders("clusterctl/real", "rows", "integration", "programs", "scripts"
 """Where the tests are that need large clusters, hosts, clouds or benchmarks."""
 _NOT_QUICK = (
     *_SLOW,
-    *_folders("sim", "autoscaler/rehearsal", "runtime/util/test_collective_"),
+    *_folders("sim", "autoscaler/rehearsal", "autoscaler/test_chaos", "clusterctl/artefacts/test_wheels"),
+    *_folders("clusterctl/providers/aws/test_interruptions", "runtime/util/test_collective_"),
     *_folders(
         *(f"runtime/api/test_{name}" for name in ("conda", "init", "memory_pressure", "reconstruction"))
     ),
 )
-"""What `--quick` leaves out: those, many seeds, and the files of the rest that take longest."""
+"""What `--quick` leaves out: those, many seeds, and of the rest the files that take longest."""
 _LONG = (*_SLOW, *_folders("runtime/util", "runtime/api", "sim", "autoscaler"))
 """Where the files are that take long, the longest first."""
 
