@@ -213,6 +213,14 @@ class TestAllRows:
         train, test = numbers(100).train_test_split(0.25)
         assert (ids(train), ids(test)) == (list(range(75)), list(range(75, 100)))
 
+    def test_parts_of_the_rows_and_blocks_in_another_order(self) -> None:
+        made = numbers(100, 10).materialize()
+        assert sorted(ids(made.randomize_block_order(seed=1))) == list(range(100))
+        assert 0 < len(ids(made.random_sample(0.5, seed=1))) < 100
+        assert [part.count() for part in made.split_at_indices([10, 30])] == [10, 20, 70]
+        assert [part.count() for part in made.split_proportionately([0.2, 0.3])] == [20, 30, 50]
+        assert made.take_batch(5)["id"].tolist() == list(range(5))
+
     def test_streaming_split_gives_every_row_once_in_each_epoch(self) -> None:
         first, second = numbers(100, 10).streaming_split(2)
         for _ in range(2):
