@@ -60,9 +60,12 @@ def test_every_thread_is_shown() -> None:
         "_stacks.register('worker')\nthreading.Thread(target=busy_for_ever).start()\nthreading.Event().wait()"
     )
     with program(text) as process:
-        (stacks,) = _stacks.collect({process.pid})
-        assert "in busy_for_ever" in stacks.text
-        assert "in wait" in stacks.text
+
+        def shown() -> bool:
+            (stacks,) = _stacks.collect({process.pid})
+            return "in busy_for_ever" in stacks.text and "in wait" in stacks.text
+
+        assert eventually(shown), "its main thread may be on its way there"
 
 
 def test_a_stopped_process_has_no_text() -> None:
