@@ -1,5 +1,6 @@
-"""Groups of GPUs by NCCL, behind the same interface. Written after torch's documentation: it has not been run, as there
-was no GPU to run it on. What it shares with Gloo across nodes (`torch_plane`) is tested there."""
+"""Groups of GPUs by NCCL, behind the same interface. It has not been run, as there was no GPU to run it on.
+
+What it shares with Gloo across nodes (`torch_plane`) is tested there."""
 
 from __future__ import annotations
 
