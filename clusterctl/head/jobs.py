@@ -142,7 +142,7 @@ class JobSupervisor:
             submission_id=name,
             entrypoint=request.entrypoint,
             status=JobStatus.PENDING,
-            start_time=_now_ms(),
+            start_time=self._next_start_time(),
             metadata=request.metadata,
             runtime_env=dict(runtime_env),
         )
@@ -253,6 +253,11 @@ class JobSupervisor:
             await self._control.call(messages.KvPut(PACKAGES, name.encode(), data), 120.0)
 
     # -- inside
+
+    def _next_start_time(self) -> int:
+        """Now in milliseconds, but later than every earlier job's: the line keeps its order over a restart of the head,
+        also for jobs of one millisecond and when the clock was set back."""
+        return max(_now_ms(), 1 + max((record.start_time or 0 for record in self._jobs.values()), default=0))
 
     async def _hold_upload(self, package: str) -> None:
         hold = environments.hold([package], time.time() + settings.UPLOAD_KEPT_S.get_or_default())
