@@ -279,6 +279,7 @@ def _make_dual(plain: RayTaskError, cause: BaseException) -> RayTaskError:
     attributes.update(vars(plain))
     attributes.update(_attributes(cause))
     attributes.update(cause=cause, _plain=plain)
+    attributes.pop("__notes__", None)  # the text of the remote traceback has them
     assert isinstance(dual, RayTaskError)
     return dual
 

@@ -76,6 +76,16 @@ class Metrics:
         if not told:
             self.on_change()
 
+    def remove(self, tag: tuple[str, str]) -> None:
+        """Removes all values that have a tag."""
+        with self._lock:
+            for values in self._by_name.values():
+                for tags in [tags for tags in values.series if tag in tags]:
+                    del values.series[tags]
+            told, self.changed = self.changed, True
+        if not told:
+            self.on_change()
+
     def tick(self, agent: Agent, now: float) -> None:
         """Reports, if there is news and it is time."""
         if self.changed and now >= self._due_s:

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any, TextIO
 
 TOKEN = "__ray_tqdm_magic_token__:"
@@ -56,6 +57,7 @@ class BarManager:
         self.in_hidden_state = False
         self._host = host
         self._stream = stream
+        self._lines: dict[str, Sequence[str]] = {}
         self._drawn = 0  # lines of bars on the terminal
 
     @property
@@ -91,6 +93,23 @@ class BarManager:
                 self._write(bar.line() + "\n")
             self._draw()
 
+    def show_lines(self, key: str, lines: Sequence[str]) -> None:
+        """Shows lines below the bars, in place of those that were shown under the key. Only on a terminal."""
+        with self.lock:
+            self._lines[key] = lines
+            self._clear()
+            self._draw()
+
+    def remove_lines(self, key: str, last_lines: Sequence[str] = ()) -> None:
+        """Removes the lines of a key, and prints others for good if there were any."""
+        with self.lock:
+            if self._lines.pop(key, None) is None:
+                return
+            self._clear()
+            if self._out().isatty():
+                self._write("".join(f"{line}\n" for line in last_lines))
+            self._draw()
+
     def hide_bars(self) -> None:
         """Takes the bars off the terminal, so that something else can be printed."""
         with self.lock:
@@ -122,8 +141,22 @@ class BarManager:
         bars = sorted(
             self.bars.values(), key=lambda bar: (bar.state["ip"], bar.state["pid"], bar.state["pos"])
         )
-        self._write("".join(f"{bar.line()}\n" for bar in bars))
-        self._drawn = len(bars)
+        lines = [*(bar.line() for bar in bars), *(line for each in self._lines.values() for line in each)]
+        columns, rows = self._size()
+        if len(lines) >= rows:
+            shown = max(0, rows - 2)
+            lines = [*lines[:shown], f"... and {len(lines) - shown} more lines"]
+        # A line that is wrapped, or scrolled away, could not be cleared again.
+        self._write("".join(f"{line[: columns - 1]}\n" for line in lines))
+        self._drawn = len(lines)
+
+    def _size(self) -> tuple[int, int]:
+        """The columns and rows of the terminal."""
+        try:
+            size = os.get_terminal_size(self._out().fileno())
+        except (OSError, ValueError):
+            return 1000, 1000
+        return size.columns or 80, size.lines or 24
 
     def _out(self) -> TextIO:
         return self._stream or sys.stderr

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from runtime.data._plan.explain import explain
 from runtime.data._plan.nodes import Given, GivenBlock, Node
 from runtime.data._plan.rules import optimize
+from runtime.data._watch.consumer import Consumer
 from runtime.data.context import DataContext
 
 if TYPE_CHECKING:
@@ -40,28 +42,47 @@ class PlanHolder:
     def _tables(self, node: Node | None = None, ahead: int = 2) -> Iterator[pa.Table]:
         """The blocks of the result, in order."""
         import runtime
+        from runtime.data import stats
         from runtime.data._exec import local
 
         node = optimize(self._node if node is None else node)
+        consumer = Consumer()
         if local.can_run(node, self._context):
-            yield from local.tables(node, self._context)
+            try:
+                yield from consumer.timed(local.tables(node, self._context), rows_of=_rows)
+            finally:
+                self._summary = stats.local_summary(explain(node), consumer)
             return
-        for ref, bundle in self._bundles(node, ahead):
-            table = runtime.get(ref)
+        for ref, bundle in self._bundles(node, ahead, consumer=consumer):
+            with consumer.fetching():
+                table = runtime.get(ref)
             yield (
                 table
                 if bundle.start == 0 and bundle.rows == table.num_rows
                 else table.slice(bundle.start, bundle.rows)
             )
 
-    def _bundles(self, node: Node, ahead: int = 2, holds: bool = True) -> Iterator[tuple[Any, Bundle]]:
+    def _bundles(
+        self, node: Node, ahead: int = 2, holds: bool = True, consumer: Consumer | None = None
+    ) -> Iterator[tuple[Any, Bundle]]:
         """The blocks of a plan that was optimized, as references."""
         from runtime.data import stats
         from runtime.data._exec.driver import Running
+        from runtime.data._watch.watcher import Watched, watcher
 
+        consumer = consumer or Consumer()
         running = Running(node, self._context)
         try:
-            yield from running.bundles(ahead, holds)
+            with watcher.watching(Watched(self._name, running.execution, self._context, running.now)):
+                yield from consumer.timed(running.bundles(ahead, holds), rows_of=_bundle_rows)
         finally:
             running.close()
-            self._summary = stats.summary(running.execution)
+            self._summary = stats.summary(running.execution, consumer)
+
+
+def _rows(table: pa.Table) -> int:
+    return int(table.num_rows)
+
+
+def _bundle_rows(delivered: tuple[Any, Bundle]) -> int:
+    return delivered[1].rows

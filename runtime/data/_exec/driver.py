@@ -68,7 +68,9 @@ class Running:
         # One task more than there are CPUs waits for its turn, so that no CPU waits for a task.
         self.execution = _Started(sink, Limits(budget_bytes, cpus + 1, context.max_errored_blocks))
         self.execution.programs = compiler.programs
-        self._loop = Loop(self.execution, ClusterEngine(), "data set")
+        engine = ClusterEngine()
+        self.now = engine.now
+        self._loop = Loop(self.execution, engine, "data set")
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="data set", daemon=True)
         with _lock:
@@ -138,7 +140,7 @@ class Running:
         except Ended:
             self._thread.join()
             if self._error is not None:
-                raise self._error from None
+                raise self._error.with_traceback(None) from None  # its frames are the engine's
             return None
 
     def close(self) -> None:

@@ -14,6 +14,7 @@ from runtime._controllers.members import Group
 
 from .bundles import Bundle, Order, Work
 from .credits import Prediction
+from .figures import Figures
 
 NEVER: Order = (sys.maxsize,)
 """The floor of an operator that emits nothing any more."""
@@ -39,26 +40,16 @@ class OrderedHeap(Generic[T]):
     def first(self) -> T:
         return self._heap[0][2]
 
+    def items(self) -> list[T]:
+        """A copy, in no particular order."""
+        return [item for _, _, item in list(self._heap)]
+
     def __len__(self) -> int:
         return len(self._heap)
 
     def drain(self) -> Iterator[T]:
         while self._heap:
             yield self.pop()
-
-
-@dataclass(slots=True)
-class Figures:
-    """What an operator has done. `task_s`: time that its tasks ran. `begun_s`, `ended_s`: by the loop's clock."""
-
-    tasks: int = 0
-    failed: int = 0
-    blocks: int = 0
-    rows: int = 0
-    size_bytes: int = 0
-    task_s: float = 0.0
-    begun_s: float | None = None
-    ended_s: float | None = None
 
 
 class Operator:

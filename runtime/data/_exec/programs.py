@@ -63,15 +63,15 @@ class Program:
         blocks: Sequence[Any],
     ) -> Iterator[Described]:
         """The blocks of a task. See `bundles.Work`; `layout` has the first row and the number of rows of each input."""
-        begun = time.perf_counter()
+        begun, cpu, paused = time.perf_counter(), time.process_time(), 0.0
         for number, ready in enumerate(self._outputs(layout, args, order, blocks)):
-            now = time.perf_counter()
             if number < skip:
                 continue
-            table = ready.table
-            told = {"rows": table.num_rows, "bytes": table.nbytes, "task_s": now - begun, **ready.metadata}
-            yield Described(table, told)
-            begun = time.perf_counter()
+            table, now = ready.table, time.perf_counter()
+            times = {"task_s": now - begun, "cpu_s": time.process_time() - cpu, "paused_s": paused}
+            yield Described(table, {"rows": table.num_rows, "bytes": table.nbytes, **times, **ready.metadata})
+            begun, cpu = time.perf_counter(), time.process_time()
+            paused = begun - now
 
     def _outputs(
         self,

@@ -206,15 +206,11 @@ class Execution:
         key = (event.key, event.index)
         bundle = Bundle(key, ResultOf(key), rows, size_bytes, task.floor, 0, told)
         task.taken += 1
-        figures = stage.figures
-        figures.task_s += told.get("task_s", 0.0)
         if task.cancelled or stage.is_cut or self.machine.state is not State.RUNNING:
             self._effects.append(Forget(key))
             self._ask(stage, task)  # or nobody would hear of its end
             return
-        figures.blocks += 1
-        figures.rows += rows
-        figures.size_bytes += size_bytes
+        stage.figures.add(rows, size_bytes, told)
         stage.prediction.seen(size_bytes)
         self.ledger.hold(bundle)
         self._deliver(stage, bundle)
@@ -225,6 +221,7 @@ class Execution:
         if stage is None:
             return
         task = self._leave(stage, key)
+        stage.figures.finished += 1
         self._let_go(task.work)
         self._check(stage)
 
@@ -238,9 +235,11 @@ class Execution:
             self._let_go(work)
         elif isinstance(error, DIED) and not isinstance(error, RayTaskError) and work.tries + 1 < MOST_TRIES:
             again = dataclasses.replace(work, tries=work.tries + 1, skip=work.skip + task.taken)
+            stage.figures.retried += 1
             self._enqueue(stage, again)
             self._let_go(work)
         elif 0 <= self._limits.errored_blocks <= self.errored:
+            stage.figures.failed += 1
             self._fail(error)
         else:
             self.errored += 1
