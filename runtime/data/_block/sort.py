@@ -1,4 +1,4 @@
-"""Sorting blocks, and data sets by ranges: sample bounds, cut sorted blocks at them, merge the pieces.
+"""Sorting blocks, and data sets by ranges: sample sorted blocks, choose where ranges end, cut the blocks there.
 
 Order: NaN after all numbers, nulls last, ascending or descending. Rows with equal keys come in any order.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.types as types
 
 from runtime.data._block import arrays
-from runtime.data._block.partition import Offsets
-from runtime.data._block.schema_diff import concat
+from runtime.data._block.hashing import hash_rows
+from runtime.data._block.schema_diff import concat, convert
 
 Keys = Sequence[tuple[str, bool]]
 """Columns to sort by, the most significant first, each with whether it is descending."""
@@ -73,56 +74,104 @@ def _sortable_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column
 
 
-def sample(table: pa.Table, keys: Keys, rows: int, rng: np.random.Generator) -> pa.Table:
-    """The key columns of some rows at random: at most `rows`, without repetition."""
-    columns = table.select(list(dict.fromkeys(name for name, _ in keys)))
+def sample(table: pa.Table, keys: Keys, rows: int) -> pa.Table:
+    """The key columns of some rows of a sorted table: at most `rows` of them, at equal distances, from the first to the
+    last."""
+    columns = table.select(_names(keys))
     if table.num_rows <= rows:
-        return columns
-    return columns.take(arrays.of_numpy(rng.choice(table.num_rows, rows, replace=False)))
+        return columns.combine_chunks()
+    return columns.take(arrays.of_numpy(np.linspace(0, table.num_rows - 1, rows).astype(np.int64)))
 
 
-def sample_bounds(samples: Sequence[pa.Table], keys: Keys, num_partitions: int) -> pa.Table:
-    """Bounds that cut the sampled rows, and so about all rows, into partitions of one size.
+def _names(keys: Keys) -> list[str]:
+    return list(dict.fromkeys(name for name, _ in keys))
+
+
+@dataclass(frozen=True)
+class Cuts:
+    """Places between rows that are in order. Cut i is after all rows that come before `rows[i]`, and after a share of
+    the rows equal to it: so the rows of one key can be divided.
+
+    Attributes:
+        rows: key columns, in order.
+        shares: from 0 to 1.
+    """
+
+    rows: pa.Table
+    shares: Sequence[float]
+
+    def slice(self, start: int, end: int) -> Cuts:
+        """Some of them."""
+        return Cuts(self.rows.slice(start, end - start).combine_chunks(), tuple(self.shares[start:end]))
+
+
+def cuts(samples: Sequence[pa.Table], weights: Sequence[int], keys: Keys, num_ranges: int) -> Cuts:
+    """Cuts that divide data, of which these are samples, into ranges of about one size.
+
+    Args:
+        samples: at least one; see `sample`.
+        weights: how many rows each sample stands for.
 
     Returns:
-        At most num_partitions - 1 rows of the key columns, in order. A key that fills several partitions by itself
-        is there several times; `range_partition` spreads its rows over those partitions.
+        num_ranges - 1 cuts; none if there are no rows.
     """
-    rows = sort_table(concat(samples), keys)
-    if rows.num_rows == 0:
-        return rows
-    cuts = np.arange(1, num_partitions) * rows.num_rows // num_partitions
-    return rows.take(pa.array(cuts))
+    rows = concat(samples)
+    each = [
+        np.full(part.num_rows, rows / max(1, part.num_rows))
+        for part, rows in zip(samples, weights, strict=True)
+    ]
+    if num_ranges < 2 or not rows.num_rows:
+        return Cuts(rows.slice(0, 0), ())
+    order = _order(rows, keys)
+    rows, weight = rows.take(order), np.concatenate(each)[order]
+    hashes = hash_rows(rows, _names(keys))
+    group = np.concatenate([[0], np.cumsum(hashes[1:] != hashes[:-1])])  # of equal rows
+    in_group = np.bincount(group, weight)
+    through = np.cumsum(in_group)
+    wanted = np.arange(1, num_ranges) * through[-1] / num_ranges
+    chosen = np.minimum(np.searchsorted(through, wanted), len(through) - 1)
+    shares = np.clip((wanted - through[chosen]) / in_group[chosen] + 1, 0, 1)
+    places = np.searchsorted(group, chosen)
+    return Cuts(rows.take(arrays.of_numpy(places)).combine_chunks(), tuple(shares.tolist()))
 
 
-def range_partition(table: pa.Table, bounds: pa.Table, keys: Keys) -> Offsets:
-    """Where a sorted table is cut at the bounds.
+def given_cuts(samples: Sequence[pa.Table], keys: Keys, boundaries: Sequence[Any]) -> Cuts:
+    """Cuts before the rows whose one key has these values."""
+    (name, _), *_ = keys
+    kind = concat(samples).schema.field(name).type
+    return Cuts(pa.table({name: pa.array(boundaries, kind)}), (0.0,) * len(boundaries))
 
-    Returns:
-        bounds.num_rows + 2 offsets. Partition i has the rows after bound i - 1 and up to bound i; rows equal to
-        bounds that are equal are spread evenly over their partitions.
-    """
-    offsets = np.zeros(bounds.num_rows + 2, np.int64)
-    offsets[-1] = table.num_rows
-    columns = [_sortable_column(table.column(name)) for name, _ in keys]
+
+def positions(table: pa.Table, keys: Keys, cuts: Cuts) -> list[int]:
+    """How many rows of a sorted table are before each cut."""
+    columns = _comparable(table, keys, cuts.rows.schema)
     directions = [descending for _, descending in keys]
-    wanted = list(zip(*(_sortable_column(bounds.column(name)).to_pylist() for name, _ in keys), strict=True))
-    index = 0
-    while index < len(wanted):
-        last = index
-        while last + 1 < len(wanted) and _same(wanted[last + 1], wanted[index]):
-            last += 1
-        before = _search(columns, directions, wanted[index], after=False)
-        through = _search(columns, directions, wanted[index], after=True)
-        share = (through - before) / (last - index + 1)
-        for step in range(last - index + 1):
-            offsets[index + step + 1] = before + round(share * (step + 1))
-        index = last + 1
-    return offsets
+    found = []
+    for wanted, share in zip(values(cuts.rows, keys, cuts.rows.schema), cuts.shares, strict=True):
+        before = _search(columns, directions, wanted, after=False)
+        through = before if share == 0 else _search(columns, directions, wanted, after=True)
+        found.append(before + round(share * (through - before)))
+    return found
 
 
-def _same(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
-    return all(a == b or (a != a and b != b) for a, b in zip(left, right, strict=True))
+def values(table: pa.Table, keys: Keys, schema: pa.Schema) -> list[tuple[Any, ...]]:
+    """The keys of each row, as values that `sort_key` puts in order.
+
+    Args:
+        schema: has types that hold the keys of all tables in question.
+    """
+    return list(zip(*(column.to_pylist() for column in _comparable(table, keys, schema)), strict=True))
+
+
+def _comparable(table: pa.Table, keys: Keys, schema: pa.Schema) -> list[pa.ChunkedArray]:
+    columns = []
+    for name, _ in keys:
+        kind = schema.field(name).type
+        column = _sortable_column(convert(table.column(name), kind))
+        if types.is_temporal(kind) and not types.is_interval(kind):  # times in nanoseconds would need pandas
+            column = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+        columns.append(column)
+    return columns
 
 
 def _search(
@@ -155,14 +204,6 @@ def compare(left: tuple[Any, ...], right: tuple[Any, ...], directions: Sequence[
 def _kind(value: Any) -> int:
     """0 for values, 1 for NaN, 2 for null, which is their order."""
     return 2 if value is None else 1 if value != value else 0
-
-
-def merge_sorted(tables: Sequence[pa.Table], keys: Keys) -> pa.Table:
-    """The rows of sorted tables in order."""
-    filled = [table for table in tables if table.num_rows]
-    if len(filled) < 2:
-        return filled[0] if filled else tables[0]
-    return sort_table(concat(filled), keys)
 
 
 def sort_key(keys: Keys) -> Any:

@@ -14,7 +14,7 @@ from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Compute, Node
 from runtime.data.context import DataContext
 
-from . import exchange, sizing
+from . import exchange, reslicing, sizing
 from .bundles import Bundle, Work
 from .exchange import Exchange
 from .operators import Barrier, Given, Limit, Operator, Sink, Stage, TaskSpec, Union
@@ -60,14 +60,17 @@ class Compiler:
                 return Union(node.name, [self.operator(each) for each in sources])
             case nodes.Zip(sources):
                 return self._planned(
-                    node.name, [self.operator(each) for each in sources], exchange.zipped, exchange.ZipStep()
+                    node.name,
+                    [self.operator(each) for each in sources],
+                    reslicing.zipped,
+                    reslicing.ZipStep(),
                 )
             case nodes.Repartition(source, blocks, ()):
-                plan = exchange.Evenly(blocks)
-                return self._planned(node.name, [self.operator(source)], plan, exchange.OneBlock())
+                plan = reslicing.Evenly(blocks)
+                return self._planned(node.name, [self.operator(source)], plan, reslicing.OneBlock())
             case nodes.Shuffle(source, seed, _, False):
                 return self._planned(
-                    node.name, [self.operator(source)], exchange.Reordered(seed), exchange.OneBlock()
+                    node.name, [self.operator(source)], reslicing.Reordered(seed), reslicing.OneBlock()
                 )
             case _:
                 return self._exchange(exchange.of(node, self._context), node)
@@ -94,7 +97,11 @@ class Compiler:
             compute = next((each for each in computes if each != Compute()), node.compute)
             name = "->".join([node.name, *names, *([suffix] if suffix else [])])
             return self._stage(name, [], steps, compute, finish, self._reads(node))
-        return self._stage(suffix or node.name, [self.operator(node)], [], Compute(), finish)
+        source = self.operator(node)
+        if isinstance(node, nodes.Given):
+            share = sizing.share(self._facts, _known_bytes(node) or 0, self._exchange_bytes)
+            source = Barrier(suffix, [source], reslicing.Grouped(share))
+        return self._stage(suffix, [source], [], Compute(), finish)
 
     def _reads(self, node: nodes.Read) -> list[Work]:
         source = node.source
@@ -168,22 +175,10 @@ class Compiler:
         known = None if None in sizes else sum(size or 0 for size in sizes)
         parts = kind.parts or sizing.partitions(self._facts, known, self._exchange_bytes)
         objects = sizing.map_objects(self._facts, known, parts)
-        maps: list[Operator]
-        if kind.bounds is not None:
-            source = self.operator(node.inputs[0])
-            sampled = self._stage(f"{kind.name}: sample", [source], [], Compute(), kind.bounds.sample)
-            bounds = Barrier(
-                f"{kind.name}: bounds",
-                [source, sampled],
-                kind.bounds.plan(parts, self._exchange_bytes, objects),
-            )
-            split = kind.bounds.split
-            maps = [self._stage(f"{kind.name}: split", [bounds], [split], Compute())]
-        else:
-            maps = [
-                self.stage(each, kind.finish(side, parts, objects), f"{kind.name}: split")
-                for side, each in enumerate(node.inputs)
-            ]
+        maps = [
+            self.stage(each, make(parts, objects), f"{kind.name}: split")
+            for each, make in zip(node.inputs, kind.maps, strict=True)
+        ]
         barrier = Barrier(kind.name, maps, kind.plan(self._exchange_bytes))
         whole = sys.maxsize if kind.blocks is not None else None  # as many blocks as were asked for
         return self._stage(kind.name, [barrier], [kind.reduce], kind.compute, target_bytes=whole)

@@ -2,133 +2,32 @@
 
 An exchange has maps and reducers. A map writes one object for each block: its rows ordered by partition, with the
 offsets of the partitions as metadata. There are more partitions than needed; when all maps are done, neighbours are put
-together until they are worth a task, and each reducer gets its slices of all these objects.
+together until they are worth a task, and each reducer gets its slices of all these objects. Sorting (`ranges`) differs.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+import random
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Compute, Node
 from runtime.data.context import DataContext
 
-from .bundles import Bundle, Work
+from .bundles import Bundle, Order, Work
 from .operators import Plan
 from .programs import Finish
+from .ranges import Keys, Merged, Ranges, SortedRuns
+from .reslicing import OneBlock
 from .steps import Attempt, Ready, Step, Tables, UdfStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# ---------------------------------------------------------------- slices of what exists
-
-
-def sliced(bundles: Sequence[Bundle], start: int, end: int) -> list[Bundle]:
-    """The rows from `start` to `end` of all bundles together."""
-    result: list[Bundle] = []
-    at = 0
-    for bundle in bundles:
-        low, high = max(start, at), min(end, at + bundle.rows)
-        if low < high:
-            result.append(bundle.part(low - at, high - low))
-        at += bundle.rows
-    return result
-
-
-@dataclass(frozen=True)
-class Evenly:
-    """The same rows, in order, in so many blocks of nearly equal size."""
-
-    blocks: int
-
-    def __call__(self, inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
-        bundles = inputs[0]
-        rows = sum(bundle.rows for bundle in bundles)
-        if not bundles:
-            return []
-        empty = (bundles[0].part(0, 0),)
-        return [
-            Work(
-                (i,), tuple(sliced(bundles, rows * i // self.blocks, rows * (i + 1) // self.blocks)) or empty
-            )
-            for i in range(self.blocks)
-        ]
-
-
-@dataclass(frozen=True)
-class Reordered:
-    """The same blocks in random order."""
-
-    seed: int | None
-
-    def __call__(self, inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
-        import random
-
-        bundles = list(inputs[0])
-        random.Random(self.seed).shuffle(bundles)
-        return [Work((i,), (bundle,)) for i, bundle in enumerate(bundles)]
-
-
-def unequal(rows: Sequence[int]) -> str:
-    """What is wrong with a zip."""
-    return f"zip needs data sets of the same number of rows, not {', '.join(map(str, rows))}."
-
-
-def zipped(inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
-    """Pieces of all inputs with the same rows, cut as the first input is.
-
-    Raises:
-        ValueError: they have different numbers of rows.
-    """
-    totals = [sum(bundle.rows for bundle in bundles) for bundles in inputs]
-    if len(set(totals)) > 1:
-        raise ValueError(unequal(totals))
-    works: list[Work] = []
-    at = 0
-    for bundle in inputs[0]:
-        pieces = [sliced(bundles, at, at + bundle.rows) for bundles in inputs]
-        at += bundle.rows
-        if bundle.rows:
-            counts = tuple(len(each) for each in pieces)
-            works.append(Work((len(works),), tuple(b for each in pieces for b in each), (counts,)))
-    return works
-
-
-class OneBlock:
-    """All tables of a task as one."""
-
-    def __call__(self, tables: Tables, attempt: Attempt) -> Any:
-        from runtime.data._block.schema_diff import concat
-
-        yield Ready(concat(list(tables)))
-
-
-class ZipStep:
-    """Tables of several inputs side by side; `attempt.args`: how many tables each input has."""
-
-    def __call__(self, tables: Tables, attempt: Attempt) -> Any:
-        from runtime.data._block.schema_diff import concat
-
-        yield Ready(side_by_side([concat([next(tables) for _ in range(count)]) for count in attempt.args[0]]))
-
-
-def side_by_side(sides: Sequence[pa.Table]) -> pa.Table:
-    """The columns of all tables; names that exist get a number."""
-    result = sides[0]
-    for side in sides[1:]:
-        for name, column in zip(side.column_names, side.columns, strict=True):
-            unique, number = name, 0
-            while unique in result.column_names:
-                number += 1
-                unique = f"{name}_{number}"
-            result = result.append_column(unique, column)
-    return result
-
 
 # ---------------------------------------------------------------- partitions
 
@@ -221,102 +120,23 @@ class InObjects:
                 yield Ready(ready.table.slice(start, end - start), told)
 
 
-Keys = Sequence[tuple[str, bool]]
-"""Names of columns, each with whether it is descending."""
-SAMPLED_ROWS = 100
-"""Rows of each block that bounds are chosen by; fewer if they take more than `SAMPLED_BYTES`, as metadata is small."""
-SAMPLED_BYTES = 32 << 10
+class Map(Protocol):
+    """Makes of a block one whose rows are ordered by partition, with the offsets as metadata. `place`: see
+    `programs.Finish`."""
+
+    def __call__(self, table: pa.Table, place: Order, parts: int) -> Ready: ...
 
 
 @dataclass(frozen=True)
-class Bounds:
-    """How a sort finds the bounds of its partitions. `given`: of the first key, from the user."""
+class Partitioned:
+    """Orders a block by partition, and cuts it into objects."""
 
-    keys: Keys
-    given: Sequence[Any] | None = None
+    split: Map
+    parts: int
+    objects: int
 
-    def sample(self, table: pa.Table) -> Iterator[Ready]:
-        """Some rows of a block, as metadata."""
-        import numpy as np
-
-        from runtime.data._block import sort
-
-        count, rng = SAMPLED_ROWS, np.random.default_rng(table.num_rows)
-        packed = _packed(sort.sample(table, self.keys, count, rng))
-        while len(packed) > SAMPLED_BYTES and count > 1:  # keys are long
-            count //= 2
-            packed = _packed(sort.sample(table, self.keys, count, rng))
-        yield Ready(table.slice(0, 0), {"sample": packed})
-
-    def plan(self, parts: int, map_bytes: int, objects: int) -> Plan:
-        """Maps over blocks of `map_bytes` together, which get the bounds. `objects`: see `InObjects`."""
-
-        def planned(inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
-            from runtime.data._block import sort
-
-            blocks, sampled = inputs
-            if not blocks:
-                return []
-            samples = [_unpacked(bundle.metadata["sample"]) for bundle in sampled]
-            if self.given is None:
-                bounds = sort.sample_bounds(samples, self.keys, parts)
-            else:
-                import pyarrow as pa
-
-                name, _ = self.keys[0]
-                bounds = pa.table({name: pa.array(self.given, samples[0].schema.field(name).type)})
-            packed = _packed(bounds)
-            return [
-                Work((i,), group, (packed, objects)) for i, group in enumerate(_grouped(blocks, map_bytes))
-            ]
-
-        return planned
-
-    def split(self, tables: Tables, attempt: Attempt) -> Any:
-        """Sorts the blocks together and cuts them at the bounds."""
-        from runtime.data._block import sort
-        from runtime.data._block.schema_diff import concat
-
-        bounds = _unpacked(attempt.args[0])
-        keys = self.keys[:1] if self.given is not None else self.keys
-        ordered = sort.sort_table(concat(list(tables)), self.keys)
-        offsets = sort.range_partition(ordered, bounds, keys).tolist()
-        yield from InObjects(attempt.args[1])(Ready(ordered, {"offsets": offsets}))
-
-
-def _grouped(bundles: Sequence[Bundle], size_bytes: int) -> list[tuple[Bundle, ...]]:
-    """Neighbours of so many bytes together."""
-    groups: list[tuple[Bundle, ...]] = []
-    group: list[Bundle] = []
-    total = 0
-    for bundle in bundles:
-        if group and total + bundle.size_bytes > size_bytes:
-            groups.append(tuple(group))
-            group, total = [], 0
-        group.append(bundle)
-        total += bundle.size_bytes
-    return [*groups, tuple(group)] if group else groups
-
-
-def _packed(table: pa.Table) -> bytes:
-    import pyarrow as pa
-
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write(table)
-    return bytes(sink.getvalue())
-
-
-def _unpacked(data: bytes) -> pa.Table:
-    import pyarrow as pa
-
-    return pa.ipc.open_stream(data).read_all()
-
-
-class Map(Protocol):
-    """Makes of a block one whose rows are ordered by partition, with the offsets as metadata."""
-
-    def __call__(self, table: pa.Table, parts: int) -> Ready: ...
+    def __call__(self, table: pa.Table, place: Order) -> Iterator[Ready]:
+        return InObjects(self.objects)(self.split(table, place, self.parts))
 
 
 @dataclass(frozen=True)
@@ -324,39 +144,19 @@ class Exchange:
     """One kind of exchange.
 
     Attributes:
-        maps: of each input.
+        maps: of each input: makes the end of its tasks, given the numbers of partitions and of objects for each block.
+        plan: makes the plan of the reducers, given the bytes that one should have.
         parts: of the maps; None: by size.
         blocks: of the result; None: by size.
-        bounds: if the partitions are ranges: maps then start when all blocks are sampled.
     """
 
     name: str
+    maps: Sequence[Callable[[int, int], Finish]]
+    plan: Callable[[int], Plan]
     reduce: Step
-    maps: Sequence[Map] = ()
     parts: int | None = None
     blocks: int | None = None
     compute: Compute = field(default_factory=Compute)
-    bounds: Bounds | None = None
-
-    def finish(self, side: int, parts: int, objects: int) -> Finish:
-        """See `programs.Finish` and `InObjects`."""
-        return MapFinish(self.maps[side], parts, InObjects(objects))
-
-    def plan(self, target_bytes: int) -> Plan:
-        """See `ByPartition`."""
-        return ByPartition(target_bytes, self.blocks)
-
-
-@dataclass(frozen=True)
-class MapFinish:
-    """Orders a block by partition, and cuts it into objects."""
-
-    split: Map
-    parts: int
-    cut: InObjects
-
-    def __call__(self, table: pa.Table) -> Iterator[Ready]:
-        return self.cut(self.split(table, parts=self.parts))
 
 
 def of(node: Node, context: DataContext) -> Exchange:
@@ -364,29 +164,44 @@ def of(node: Node, context: DataContext) -> Exchange:
     default = context.default_hash_shuffle_parallelism
     match node:
         case nodes.Shuffle(_, seed, blocks):
-            return Exchange(node.name, Permuted(seed), [RandomParts(seed)], blocks, blocks)
+            if seed is None:
+                seed = random.getrandbits(63)  # a task that runs again must give the same blocks
+            return _by_partition(node, [RandomParts(seed)], Permuted(seed), blocks, blocks)
         case nodes.Repartition(_, blocks, keys, is_sorted):
             reduce: Step = Sorted([(key, False) for key in keys]) if is_sorted else OneBlock()
-            return Exchange(node.name, reduce, [HashParts(keys)], blocks, blocks)
+            return _by_partition(node, [HashParts(keys)], reduce, blocks, blocks)
         case nodes.Sort(_, keys, descending, boundaries):
             pairs = tuple(zip(keys, descending, strict=True))
-            blocks = None if boundaries is None else len(boundaries) + 1
-            return Exchange(
-                node.name, Sorted(pairs), parts=blocks, blocks=blocks, bounds=Bounds(pairs, boundaries)
-            )
+            plan = partial(Ranges, keys=pairs, boundaries=boundaries)
+            if boundaries is None:
+                return Exchange(node.name, [partial(SortedRuns, pairs)], plan, Merged(pairs))
+            maps = [partial(SortedRuns, pairs)]
+            return Exchange(node.name, maps, plan, Merged(pairs, cut_keys=1), blocks=len(boundaries) + 1)
         case nodes.Aggregate(_, keys, aggs, blocks):
             parts = (blocks or default) if keys else 1
-            return Exchange(
-                node.name, Combined(keys, aggs), [PartialParts(keys, aggs)], parts, blocks if keys else 1
-            )
+            reduce = Combined(keys, aggs)
+            return _by_partition(node, [PartialParts(keys, aggs)], reduce, parts, blocks if keys else 1)
         case nodes.MapGroups(_, keys, udf, compute, blocks):
             parts = (blocks or default) if keys else 1
             reduce = GroupsStep(keys, UdfStep(udf))
-            return Exchange(node.name, reduce, [HashParts(keys)], parts, blocks if keys else 1, compute)
+            return _by_partition(node, [HashParts(keys)], reduce, parts, blocks if keys else 1, compute)
         case nodes.Join():
-            maps = [HashParts(node.on), HashParts(node.right_on)]
-            return Exchange(node.name, Joined(node), maps, node.blocks or default, node.blocks)
+            sides = [HashParts(node.on), HashParts(node.right_on)]
+            return _by_partition(node, sides, Joined(node), node.blocks or default, node.blocks)
     raise TypeError(f"{node.name} is not an exchange")
+
+
+def _by_partition(
+    node: Node,
+    maps: Sequence[Map],
+    reduce: Step,
+    parts: int | None,
+    blocks: int | None,
+    compute: Compute | None = None,
+) -> Exchange:
+    finishes = [partial(Partitioned, split) for split in maps]
+    plan = partial(ByPartition, blocks=blocks)
+    return Exchange(node.name, finishes, plan, reduce, parts, blocks, compute or Compute())
 
 
 # ---------------------------------------------------------------- maps
@@ -394,15 +209,15 @@ def of(node: Node, context: DataContext) -> Exchange:
 
 @dataclass(frozen=True)
 class RandomParts:
-    seed: int | None
+    seed: int
 
-    def __call__(self, table: pa.Table, parts: int) -> Ready:
+    def __call__(self, table: pa.Table, place: Order, parts: int) -> Ready:
         import numpy as np
 
         from runtime.data._block.partition import random_partition
 
-        entropy = None if self.seed is None else [self.seed, table.num_rows, table.nbytes]
-        ordered, offsets = random_partition(table, parts, np.random.default_rng(entropy))
+        rng = np.random.default_rng([self.seed, *place])
+        ordered, offsets = random_partition(table, parts, rng)
         return Ready(ordered, {"offsets": offsets.tolist()})
 
 
@@ -410,7 +225,7 @@ class RandomParts:
 class HashParts:
     keys: Sequence[str]
 
-    def __call__(self, table: pa.Table, parts: int) -> Ready:
+    def __call__(self, table: pa.Table, place: Order, parts: int) -> Ready:
         from runtime.data._block.partition import hash_partition
 
         if not table.num_columns:  # of a task that has read nothing
@@ -424,7 +239,7 @@ class PartialParts:
     keys: Sequence[str]
     aggs: Sequence[Any]
 
-    def __call__(self, table: pa.Table, parts: int) -> Ready:
+    def __call__(self, table: pa.Table, place: Order, parts: int) -> Ready:
         from runtime.data._block import aggregates
 
         if not table.num_columns and (self.keys or not table.num_rows):
@@ -432,7 +247,7 @@ class PartialParts:
         states = aggregates.partial(table, self.keys, self.aggs)
         if not self.keys:
             return Ready(states, {"offsets": [0, states.num_rows]})
-        return HashParts(self.keys)(states, parts)
+        return HashParts(self.keys)(states, place, parts)
 
 
 # ---------------------------------------------------------------- reducers
@@ -442,7 +257,7 @@ class PartialParts:
 class Permuted:
     """All rows of a task in random order."""
 
-    seed: int | None
+    seed: int
 
     def __call__(self, tables: Tables, attempt: Attempt) -> Any:
         import numpy as np
@@ -451,20 +266,21 @@ class Permuted:
         from runtime.data._block.schema_diff import concat
 
         table = concat(list(tables))
-        rng = np.random.default_rng(None if self.seed is None else [self.seed, *attempt.order])
+        rng = np.random.default_rng([self.seed, *attempt.order])
         yield table.take(pa.array(rng.permutation(table.num_rows))) if table.num_columns else table
 
 
 @dataclass(frozen=True)
 class Sorted:
-    """The rows of sorted tables in order."""
+    """All rows of a task in order."""
 
     keys: Keys
 
     def __call__(self, tables: Tables, attempt: Attempt) -> Any:
-        from runtime.data._block.sort import merge_sorted
+        from runtime.data._block.schema_diff import concat
+        from runtime.data._block.sort import sort_table
 
-        yield merge_sorted([table for table in tables if table.num_columns] or [_no_rows()], self.keys)
+        yield sort_table(concat([table for table in tables if table.num_columns] or [_no_rows()]), self.keys)
 
 
 def _no_rows() -> pa.Table:

@@ -12,7 +12,7 @@ from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Compute, Node
 from runtime.data.context import DataContext
 
-from . import exchange
+from . import exchange, reslicing
 from .steps import Attempt, step_of
 
 if TYPE_CHECKING:
@@ -170,5 +170,5 @@ def _aggregated(table: pa.Table, keys: tuple[str, ...], aggs: tuple[Any, ...]) -
 def _zipped(sides: list[pa.Table]) -> Iterator[pa.Table]:
     rows = {side.num_rows for side in sides}
     if len(rows) > 1:
-        raise ValueError(exchange.unequal([side.num_rows for side in sides]))
-    yield exchange.side_by_side(sides)
+        raise ValueError(reslicing.unequal([side.num_rows for side in sides]))
+    yield reslicing.side_by_side(sides)

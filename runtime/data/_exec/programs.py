@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from runtime._extension.streams import Described
 
+from .bundles import Order
 from .steps import Attempt, Ready, Step, UdfStep
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Finish = Callable[["pa.Table"], Iterator[Ready]]
-"""Makes what leaves the task of a block, e.g. orders it by partition."""
+Finish = Callable[["pa.Table", Order], Iterator[Ready]]
+"""Makes what leaves the task of a block, e.g. orders it by partition. The second argument is the block's own place: of
+its task, and its number in it."""
 KEPT = 32
 """Programs that a process remembers."""
 _programs: dict[str, Program] = {}
@@ -84,9 +86,9 @@ class Program:
         attempt = Attempt(order, args)
         for step in self._steps:
             tables = step(tables, attempt)
-        for each in shaped(tables, self._target_bytes):
+        for number, each in enumerate(shaped(tables, self._target_bytes)):
             if self._finish is not None and not each.metadata:
-                yield from self._finish(each.table)
+                yield from self._finish(each.table, (*order, number))
             else:
                 yield each
 

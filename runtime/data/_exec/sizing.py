@@ -49,6 +49,11 @@ def read_tasks(facts: Facts, size_bytes: int | None, target: int, least: int | N
     return max(wanted, least or 1)
 
 
+def share(facts: Facts, size_bytes: int, most: int) -> int:
+    """How many of so many bytes one task should get, so that all cores have work."""
+    return max(1, min(most, -(-size_bytes // (TASKS_PER_CORE * max(1, int(facts.cpus))))))
+
+
 def partitions(facts: Facts, size_bytes: int | None, target: int) -> int:
     """Into how many parts an exchange splits the rows; neighbours are put together again where they are small."""
     cores = max(1, int(facts.cpus))

@@ -174,6 +174,10 @@ class TestAllRows:
         assert ids(shuffled.sort("v"), "v") == list(range(5000))
         rows = shuffled.sort(["s", "v"], descending=[False, True]).take_all()
         assert [(row["s"], -row["v"]) for row in rows] == sorted((row["s"], -row["v"]) for row in rows)
+        kept = shuffled.materialize()
+        cut = kept.map(lambda row: row).sort("v", boundaries=[10, 4000]).materialize()
+        assert [ray.get(ref).num_rows for ref in cut.to_arrow_refs()] == [10, 3990, 1000]
+        assert ids(cut, "v") == list(range(5000))
 
     def test_random_shuffle_has_every_row_once_and_a_seed_repeats_it(self) -> None:
         first = ids(numbers().map(lambda row: row).random_shuffle(seed=3))

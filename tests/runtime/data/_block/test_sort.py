@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import itertools
 from typing import Any
 
 import numpy as np
@@ -49,8 +50,12 @@ def keys_of(table: pa.Table, keys: sort.Keys) -> list[tuple[Any, ...]]:
     return list(zip(*(table[name].to_pylist() for name, _ in keys), strict=True))
 
 
+def same(left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+    return all(a == b or (a != a and b != b) for a, b in zip(left, right, strict=True))
+
+
 def alike(left: list[tuple[Any, ...]], right: list[tuple[Any, ...]]) -> bool:
-    return len(left) == len(right) and all(map(sort._same, left, right))
+    return len(left) == len(right) and all(map(same, left, right))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,6 +104,12 @@ def test_what_cannot_be_sorted() -> None:
             sort.sort_table(pa.table({"x": column}), [("x", False)])
 
 
+def test_samples_are_at_equal_distances() -> None:
+    table = pa.table({"k": np.arange(101), "v": np.ones(101)})
+    assert sort.sample(table, [("k", False)], 5).to_pydict() == {"k": [0, 25, 50, 75, 100]}
+    assert sort.sample(table.slice(3, 2), [("k", False)], 5).to_pydict() == {"k": [3, 4]}
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_sorting_by_ranges_is_sorting(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -107,40 +118,57 @@ def test_sorting_by_ranges_is_sorting(seed: int) -> None:
     tables = []
     for _ in range(4):
         rows = int(rng.integers(0, 100))
-        tables.append(pa.table({str(index): column_of(kind, rng, rows) for index, kind in enumerate(kinds)}))
-    num_partitions = int(rng.integers(1, 8))
-    bounds = sort.sample_bounds([sort.sample(table, keys, 20, rng) for table in tables], keys, num_partitions)
-    parts: list[list[pa.Table]] = [[] for _ in range(bounds.num_rows + 1)]
+        table = pa.table({str(index): column_of(kind, rng, rows) for index, kind in enumerate(kinds)})
+        tables.append(sort.sort_table(table, keys))
+    cuts = sort.cuts(
+        [sort.sample(table, keys, 20) for table in tables],
+        [table.num_rows for table in tables],
+        keys,
+        int(rng.integers(1, 8)),
+    )
+    parts: list[list[pa.Table]] = [[] for _ in range(cuts.rows.num_rows + 1)]
     for table in tables:
-        done = sort.sort_table(table, keys)
-        offsets = sort.range_partition(done, bounds, keys)
-        assert (np.diff(offsets) >= 0).all()
-        for index, part in enumerate(parts):
-            part.append(done.slice(offsets[index], offsets[index + 1] - offsets[index]))
-    merged = pa.concat_tables([sort.merge_sorted(part, keys) for part in parts])
+        borders = [0, *sort.positions(table, keys, cuts), table.num_rows]
+        assert borders == sorted(borders)
+        for part, (start, end) in zip(parts, itertools.pairwise(borders), strict=True):
+            part.append(table.slice(start, end - start))
+    merged = pa.concat_tables([sort.sort_table(pa.concat_tables(part), keys) for part in parts])
     expected = sorted((row for table in tables for row in keys_of(table, keys)), key=sort.sort_key(keys))
     assert alike(keys_of(merged, keys), expected)
 
 
-def test_a_key_that_fills_partitions_is_spread() -> None:
-    table = sort.sort_table(pa.table({"k": [7] * 900 + list(range(100, 200))}), [("k", False)])
-    bounds = sort.sample_bounds([table], [("k", False)], 10)
-    sizes = np.diff(sort.range_partition(table, bounds, [("k", False)]))
-    assert sizes.max() < 120
+def sizes(table: pa.Table, keys: sort.Keys, samples: int, ranges: int) -> list[int]:
+    ordered = sort.sort_table(table, keys)
+    cuts = sort.cuts([sort.sample(ordered, keys, samples)], [ordered.num_rows], keys, ranges)
+    borders = [0, *sort.positions(ordered, keys, cuts), ordered.num_rows]
+    return [end - start for start, end in itertools.pairwise(borders)]
 
 
-def test_partitions_are_about_even() -> None:
-    rng = np.random.default_rng(1)
-    table = pa.table({"k": rng.random(100_000)})
-    keys = [("k", True)]
-    bounds = sort.sample_bounds([sort.sample(table, keys, 2_000, rng)], keys, 8)
-    sizes = np.diff(sort.range_partition(sort.sort_table(table, keys), bounds, keys))
-    assert len(sizes) == 8
-    assert sizes.min() > 8_000
+def test_a_key_that_fills_ranges_is_divided() -> None:
+    hot = pa.table({"k": [7] * 900 + list(range(100, 200))})
+    assert max(sizes(hot, [("k", False)], 1000, 10)) < 120
+    assert sizes(pa.table({"k": ["same"] * 1000}), [("k", True)], 5, 8) == [125] * 8
+
+
+def test_ranges_are_about_even() -> None:
+    table = pa.table({"k": np.random.default_rng(1).random(100_000)})
+    assert min(sizes(table, [("k", True)], 2_000, 8)) > 12_000
+
+
+def test_samples_count_for_the_rows_that_they_stand_for() -> None:
+    keys = [("k", False)]
+    cuts = sort.cuts([pa.table({"k": [1, 2]}), pa.table({"k": [3, 4]})], [10, 1000], keys, 2)
+    assert cuts.rows["k"].to_pylist() == [4] or (cuts.rows["k"].to_pylist() == [3] and cuts.shares[0] > 0.9)
+
+
+def test_given_cuts_are_before_equal_rows() -> None:
+    table = pa.table({"k": [1, 2, 2, 3], "v": [4, 3, 2, 1]})
+    cuts = sort.given_cuts([table], [("k", False)], [2, 9])
+    assert sort.positions(table, [("k", False)], cuts) == [1, 4]
 
 
 def test_no_samples() -> None:
     empty = pa.table({"k": pa.array([], pa.int64())})
-    assert sort.sample_bounds([empty], [("k", False)], 4).num_rows == 0
-    assert sort.range_partition(empty, empty, [("k", False)]).tolist() == [0, 0]
-    assert sort.merge_sorted([empty, empty], [("k", False)]).num_rows == 0
+    cuts = sort.cuts([empty], [0], [("k", False)], 4)
+    assert cuts.rows.num_rows == 0
+    assert sort.positions(empty, [("k", False)], cuts) == []

@@ -7,7 +7,8 @@ import pytest
 from runtime.data._exec import sizing
 from runtime.data._exec.bundles import Bundle
 from runtime.data._exec.credits import Ledger, Prediction
-from runtime.data._exec.exchange import ByPartition, Evenly, zipped
+from runtime.data._exec.exchange import ByPartition
+from runtime.data._exec.reslicing import Evenly, Grouped, zipped
 from runtime.data._exec.slicing import in_parts
 from runtime.data._plan.nodes import GivenBlock
 
@@ -71,6 +72,13 @@ def rows(work: object) -> list[tuple[object, int, int]]:
 def test_repartitions_keep_the_order_and_every_row() -> None:
     works = Evenly(3)([[bundle("a", 5), bundle("b", 5)]])
     assert [rows(work) for work in works] == [[("a", 0, 3)], [("a", 3, 2), ("b", 0, 1)], [("b", 1, 4)]]
+
+
+def test_small_blocks_are_grouped() -> None:
+    works = Grouped(25)([[bundle(name, 10, 10) for name in "abcde"]])
+    assert [[key for key, _, _ in rows(work)] for work in works] == [["a", "b"], ["c", "d"], ["e"]]
+    assert Grouped(25)([[]]) == []
+    assert len(Grouped(5)([[bundle("a", 10, 10), bundle("b", 10, 10)]])) == 2
 
 
 def test_zips_cut_all_inputs_as_the_first_is_cut() -> None:
