@@ -28,7 +28,8 @@ class Watchdog:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        faulthandler.dump_traceback_later(_HARD_LIMIT_S, exit=True, file=_terminal)
+        asked_s: float = item.config.getoption("timeout", None) or 0.0  # tests may be asked to run for long
+        faulthandler.dump_traceback_later(_HARD_LIMIT_S + asked_s, exit=True, file=_terminal)
         try:
             return (yield)
         finally:

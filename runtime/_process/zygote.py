@@ -47,7 +47,7 @@ from . import preloading
 Start = dict[str, Any]
 _PR_SET_PDEATHSIG = 1
 _IDLE_BEFORE_PREIMPORT_S = 0.3
-_PREIMPORT = ("numpy", "runtime.api", "runtime.actor", "runtime.runtime_context")
+_PREIMPORT = ("numpy", "runtime.api", "runtime.actor", "runtime.runtime_context", "runtime.dag")
 """Modules that many programs use in workers. The workers share their pages."""
 _libc = ctypes.CDLL(None, use_errno=True)
 

@@ -9,8 +9,9 @@ in the same state whatever their speed, so one execution shows whether any can b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 INPUT = -1
 """The producer that is the input of the execution."""
@@ -20,8 +21,7 @@ DRIVER = "driver"
 """The name of the process that executes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Use:
+class Use(msgspec.Struct, frozen=True):
     """Stands for a value in arguments: what a producer made, or a part of it.
 
     Attributes:
@@ -33,8 +33,7 @@ class Use:
     part: int | str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """One call of the graph.
 
     Attributes:
@@ -53,8 +52,7 @@ class Call:
     function: Callable[..., Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What an actor does for one call: takes from channels, calls, writes to the call's channel if it has one.
 
     Attributes:
@@ -70,8 +68,7 @@ class Step:
     drops: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """A compiled graph, without handles and channels: it can be pickled.
 
     Attributes:
@@ -172,8 +169,7 @@ def _schedule(calls: Sequence[Call], readers: Mapping[int, Mapping[str, None]]) 
     return tuple(steps)
 
 
-@dataclass(slots=True)
-class Process:
+class Process(msgspec.Struct):
     """One process in a symbolic execution: its endless program of takes and puts, and how far it is."""
 
     name: str
@@ -192,7 +188,6 @@ class Process:
         return self.program[self.at % len(self.program)]
 
 
-@dataclass(slots=True)
 class World:
     """Processes and the channels between them, each with a number of values that its readers are behind.
 
@@ -202,23 +197,18 @@ class World:
         rounds: executions.
     """
 
-    plan: Plan
-    capacity: int
-    rounds: int
-    processes: list[Process] = field(init=False)
-    written: dict[int, int] = field(init=False)
-    taken: dict[tuple[int, str], int] = field(init=False)
-
-    def __post_init__(self) -> None:
+    def __init__(self, plan: Plan, capacity: int, rounds: int) -> None:
+        self.plan = plan
+        self.capacity = capacity
         self.processes = [
-            Process(actor, program_of(steps), self.rounds) for actor, steps in self.plan.schedules.items()
+            Process(actor, program_of(steps), rounds) for actor, steps in plan.schedules.items()
         ]
         # The driver is two programs: what it writes does not wait for what it reads, within the capacity.
-        self.processes.append(Process(DRIVER, [("put", INPUT)], self.rounds))
-        outputs = [("take", one) for one in self.plan.output_producers if one != INPUT]
-        self.processes.append(Process(f"{DRIVER} (results)", outputs, self.rounds))
-        self.written = dict.fromkeys(self.plan.readers, 0)
-        self.taken = {(one, name): 0 for one, names in self.plan.readers.items() for name in names}
+        self.processes.append(Process(DRIVER, [("put", INPUT)], rounds))
+        outputs = [("take", one) for one in plan.output_producers if one != INPUT]
+        self.processes.append(Process(f"{DRIVER} (results)", outputs, rounds))
+        self.written = dict.fromkeys(plan.readers, 0)
+        self.taken = {(one, name): 0 for one, names in plan.readers.items() for name in names}
 
     def can_go(self, process: Process) -> bool:
         """Whether its next operation would not wait."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """Where a process is, for the processes that open its channels.
 
     Attributes:
@@ -41,8 +41,7 @@ def _place(node_id: bytes, host: str, secret: bytes) -> Place:
     return Place(node_id, host, secret)
 
 
-@dataclass(frozen=True, slots=True)
-class ChannelAddress:
+class ChannelAddress(msgspec.Struct, frozen=True):
     """Enough to open an end that reads. Small and picklable; whoever has it may read.
 
     Attributes:

@@ -12,8 +12,9 @@ import mmap
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from runtime._wire import serialization
 
@@ -27,8 +28,7 @@ of one of the types in `serialization.PLAIN`, which needs no care when it is rea
 NO_BUFFERS: Sequence[Any] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Geometry:
+class Geometry(msgspec.Struct, frozen=True):
     """How the memory is laid out.
 
     Attributes:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +54,7 @@ def test_the_check_agrees_with_every_speed(
         mixed = list(steps)
         shuffle.shuffle(mixed)
         schedules[actor] = tuple(mixed)
-    made = dataclasses.replace(made, schedules=schedules)
+    made = msgspec.structs.replace(made, schedules=schedules)
     try:
         check(made, capacity)
         blocks = False
