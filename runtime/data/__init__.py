@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from runtime.data._libraries import require
+
 _PUBLIC = {
     "runtime.data.aggregate": ("AggregateFn", "AggregateFnV2"),
     "runtime.data.context": ("DataContext", "ExecutionOptions", "ExecutionResources"),
@@ -75,6 +77,9 @@ __all__ = [*_MODULE_OF]
 
 
 def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name, f"runtime.data.{name}" if name in _SUBMODULES else None)
+    if module not in (None, "runtime.data.context"):
+        require(("pyarrow", "numpy"), "runtime.data")
     if name in _MODULE_OF:
         value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     elif name in _SUBMODULES:

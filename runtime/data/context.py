@@ -7,6 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 MIB = 1 << 20
+RETRIED_IO_ERRORS = (
+    "AWS Error INTERNAL_FAILURE",
+    "AWS Error NETWORK_CONNECTION",
+    "AWS Error SLOW_DOWN",
+    "AWS Error UNKNOWN (HTTP status 503)",
+    "AWS Error SERVICE_UNAVAILABLE",
+)
 
 
 @dataclass
@@ -50,6 +57,8 @@ class DataContext:
         default_hash_shuffle_parallelism: into how many parts groups and joins are split; None: by their size.
         execution_options: see there.
         enable_progress_bars: whether a terminal shows the progress.
+        retried_io_errors: parts of messages of errors of reading and writing after which it is tried again, 10 times
+            with growing pauses. After errors of networks and busy servers it is anyway, 5 times.
         local_bytes_per_core: relational plans whose input is smaller run in this process; 0: never.
     """
 
@@ -66,7 +75,7 @@ class DataContext:
     use_ray_tqdm: bool = True
     local_bytes_per_core: int = 64 * MIB
     scheduling_strategy: Any = None
-    retried_io_errors: list[str] = field(default_factory=list)
+    retried_io_errors: list[str] = field(default_factory=lambda: list(RETRIED_IO_ERRORS))
     _config: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod

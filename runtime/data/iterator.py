@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from runtime.data._libraries import load
 from runtime.data.context import DataContext
 
 if TYPE_CHECKING:
@@ -144,8 +145,7 @@ class DataIterator(ABC):
         """Batches of TensorFlow's tensors, one for each column. Options: as for `iter_batches`."""
 
         def collate(batch: Mapping[str, Any]) -> Any:
-            import tensorflow as tf
-
+            tf = load("tensorflow", "iter_tf_batches")
             types = dtypes if isinstance(dtypes, Mapping) else dict.fromkeys(batch, dtypes)
             return {
                 name: tf.convert_to_tensor(values, dtype=types.get(name)) for name, values in batch.items()
@@ -157,7 +157,7 @@ class DataIterator(ABC):
         self, feature_columns: str | Sequence[str], label_columns: str | Sequence[str], **options: Any
     ) -> Any:
         """A `tf.data.Dataset` of pairs of features and labels. Options: as for `iter_batches`."""
-        import tensorflow as tf
+        tf = load("tensorflow", "to_tf")
 
         def chosen(batch: Mapping[str, Any], columns: str | Sequence[str]) -> Any:
             if isinstance(columns, str):
@@ -184,16 +184,14 @@ class DataIterator(ABC):
 def _device(device: Any) -> Any:
     if device != "auto":
         return device
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cuda" if load("torch", "iter_torch_batches").cuda.is_available() else "cpu"
 
 
 def _tensors(batch: Mapping[str, Any], dtypes: Any, device: Any, pin_memory: bool) -> dict[str, Any]:
     """Tensors over memory of their own: the arrays may be views of the object store, which must not change."""
     import numpy as np
-    import torch
 
+    torch = load("torch", "iter_torch_batches")
     tensors = {}
     for name, values in batch.items():
         dtype = dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes

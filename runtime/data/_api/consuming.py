@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
+from runtime.data._libraries import load
 from runtime.data._plan import nodes
 from runtime.data._plan.explain import explain
 from runtime.data._plan.rules import fused, known_rows, optimize
@@ -204,9 +205,7 @@ class Consuming(PlanHolder):
         if limit is not None and sum(table.num_rows for table in tables) > limit:
             raise ValueError(f"The data set has more than {limit} rows.")
         if not tables:
-            import pandas as pd
-
-            return pd.DataFrame()
+            return load("pandas", "to_pandas").DataFrame()
         return to_batch(concat(tables), "pandas")
 
     def to_arrow_refs(self) -> list[Any]:

@@ -2,3 +2,7 @@
 
 Pure functions of tables: nothing here knows plans, tasks or the cluster.
 """
+
+from runtime.data._libraries import require
+
+require(("pyarrow", "numpy"), "runtime.data")

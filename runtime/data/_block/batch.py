@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.types as types
 
 from runtime.data._block import arrays, objects, tensor
+from runtime.data._libraries import load
 
 FORMATS = ("default", "numpy", "pandas", "pyarrow", "polars")
 
@@ -34,9 +35,7 @@ def to_batch(table: pa.Table, batch_format: str | None = "default") -> Any:
     if batch_format == "pandas":
         return to_pandas(table)
     if batch_format == "polars":
-        import polars
-
-        return polars.from_arrow(table)
+        return load("polars", 'batch_format="polars"').from_arrow(table)
     raise ValueError(f"batch_format {batch_format!r} is none of {', '.join(FORMATS)}")
 
 
@@ -77,9 +76,9 @@ def to_pandas(table: pa.Table) -> Any:
         for index, field in enumerate(table.schema)
         if tensor.is_tensor(field.type) or objects.is_objects(field.type)
     ]
+    pd = load("pandas", "A data frame of pandas")
     if not special:
         return table.to_pandas()
-    import pandas as pd
 
     plain = table.select([index for index in range(table.num_columns) if index not in special]).to_pandas()
     columns: dict[str, Any] = {}

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from runtime.data.io.errors import missing
+from runtime.data._libraries import load
 from runtime.data.io.files import FileBasedDatasource
 
 if TYPE_CHECKING:
@@ -21,16 +21,13 @@ class AvroDatasource(FileBasedDatasource):
     _SIZE_RATIO = 2.0
 
     def __init__(self, paths: Any, **options: Any) -> None:
-        try:
-            import fastavro  # noqa: F401
-        except ImportError:
-            raise missing("fastavro", "read_avro") from None
+        load("fastavro", "read_avro")
         super().__init__(paths, **options)
 
     def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[pa.Table]:
-        import fastavro
-
         from runtime.data._block import batch
+
+        fastavro = load("fastavro", "read_avro")
 
         rows: list[Any] = []
         for record in fastavro.reader(io.BytesIO(f.read())):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from runtime.data.io.errors import FileReadError
-from runtime.data.io.sinks import StreamingFileDatasink, Writer
+from runtime.data.io.errors import FileReadError, raise_for
+from runtime.data.io.paths import File
+from runtime.data.io.rolling import StreamingFileDatasink, Writer
 from runtime.data.io.together import LinesDatasource, lines_of
 
 if TYPE_CHECKING:
@@ -28,10 +30,12 @@ class CSVDatasource(LinesDatasource):
     """
 
     _SIZE_RATIO = 1.5
+    _BOUNDARY = re.compile(rb"\n")  # never within a value, unless the options say so
 
     def __init__(self, paths: Any, *, arrow_csv_args: dict[str, Any] | None = None, **options: Any) -> None:
         super().__init__(paths, **options)
         self._csv_args = dict(arrow_csv_args or {})
+        self._is_part = False
         unknown = sorted(set(self._csv_args) - set(_OPTIONS))
         if unknown:
             raise TypeError(
@@ -47,6 +51,8 @@ class CSVDatasource(LinesDatasource):
         import pyarrow.csv as pacsv
 
         start, more = f.read(_WHOLE_FILE_BYTES), f.read(1)
+        if not start and self._is_part:
+            return
         if not start:
             raise FileReadError(path, "it is empty; not even a line with the columns' names")
         arguments = self._arguments(path)
@@ -56,6 +62,48 @@ class CSVDatasource(LinesDatasource):
         with pacsv.open_csv(pa.PythonFile(_Continued(start + more, f), mode="r"), **arguments) as reader:
             for batch in reader:
                 yield pa.Table.from_batches([batch])
+
+    def _may_split(self, file: File) -> bool:
+        read, parse, convert = (self._csv_args.get(name) for name in _OPTIONS[:3])
+        return (
+            file.size_bytes > _WHOLE_FILE_BYTES
+            and (read is None or (not read.skip_rows and not read.skip_rows_after_names))
+            and (read is None or read.encoding in ("utf8", "utf-8"))
+            and (parse is None or (not parse.newlines_in_values and not parse.escape_char))
+            and (convert is None or not convert.auto_dict_encode)
+            and super()._may_split(file)
+        )
+
+    def _tables_of(self, file: File, opener: Callable[[], pa.NativeFile]) -> Iterator[pa.Table]:
+        if file.is_whole:
+            yield from super()._tables_of(file, opener)
+            return
+        try:
+            arguments = self._retries.call(lambda: self._arguments_of_part(file))
+        except Exception as error:
+            raise_for(file.path, error)
+        part = self._changed(_csv_args=arguments, _is_part=True)
+        yield from super(CSVDatasource, part)._tables_of(file, opener)
+
+    def _arguments_of_part(self, file: File) -> dict[str, Any]:
+        """With the names of columns, and the types that a reader of the whole file infers: those of its first block."""
+        import pyarrow as pa
+        import pyarrow.csv as pacsv
+
+        arguments = self._arguments(file.path)
+        read = copy.copy(arguments.get("read_options")) or pacsv.ReadOptions()
+        with self._filesystem.open_input_file(file.path) as source:
+            start = source.read(max(read.block_size, _WHOLE_FILE_BYTES // 8))
+        first_line = start[: start.find(b"\n") + 1]
+        shape = {name: arguments[name] for name in ("read_options", "parse_options") if name in arguments}
+        names = pacsv.read_csv(pa.BufferReader(first_line), **shape).column_names
+        with pacsv.open_csv(pa.BufferReader(start[: start.rfind(b"\n") + 1]), **arguments) as reader:
+            inferred = {field.name: field.type for field in reader.schema}
+        convert = copy.copy(arguments.get("convert_options")) or pacsv.ConvertOptions()
+        convert.column_types = {**inferred, **convert.column_types}
+        if file.start:
+            read.column_names, read.autogenerate_column_names = names, False
+        return {**arguments, "read_options": read, "convert_options": convert}
 
     def _parse_together(self, contents: Sequence[bytes], path: str) -> tuple[pa.Table, list[int]] | None:
         end = contents[0].find(b"\n") + 1

@@ -6,12 +6,13 @@ import copy
 import dataclasses
 import functools
 import random
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from runtime.data.io import blocks, errors, opening, paths
 from runtime.data.io.filesystems import resolve
-from runtime.data.io.grouping import group
+from runtime.data.io.grouping import group, split
 from runtime.data.io.interfaces import BlockMetadata, Datasource, ReadTask, as_table
 from runtime.data.io.partitioning import (
     Partitioning,
@@ -20,6 +21,7 @@ from runtime.data.io.partitioning import (
     arrow_type,
 )
 from runtime.data.io.paths import File
+from runtime.data.io.retries import Retries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,6 +63,8 @@ class FileBasedDatasource(Datasource):
 
     _SIZE_RATIO = 1.0  # bytes in memory by bytes in the file, of uncompressed files
     _COMPRESSED_RATIO = 3.0  # bytes of a file by its compressed bytes
+    _BOUNDARY: re.Pattern[bytes] | None = None  # matches up to where a row ends, if files may be cut there
+    _LEAST_PART_BYTES = 8 * 1024 * 1024
 
     def __init__(
         self,
@@ -87,8 +91,13 @@ class FileBasedDatasource(Datasource):
         self._include_paths = include_paths
         self._columns: list[str] | None = None
         self._limit: int | None = None
+        self._retries = Retries.of()
         self._files: tuple[File, ...] = tuple(
-            _expand(self._filesystem, named, file_extensions, ignore_missing_paths, partition_filter)
+            self._retries.call(
+                lambda: _expand(
+                    self._filesystem, named, file_extensions, ignore_missing_paths, partition_filter
+                )
+            )
         )
 
     @property
@@ -106,8 +115,8 @@ class FileBasedDatasource(Datasource):
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: Any = None
     ) -> list[ReadTask]:
-        files = self._ordered()
-        reader = self._changed(_files=())
+        files = split(self._ordered(), parallelism, self._LEAST_PART_BYTES, self._may_split)
+        reader = self._changed(_files=(), _retries=Retries.of(data_context))
         rows = least(self._limit, per_task_row_limit)
         size = target_bytes(data_context)
         tasks = []
@@ -119,7 +128,7 @@ class FileBasedDatasource(Datasource):
                     BlockMetadata(
                         num_rows=self._known_rows(part) if rows is None else None,
                         size_bytes=sum(self._estimate(file) for file in part),
-                        input_files=tuple(file.path for file in part),
+                        input_files=tuple(dict.fromkeys(file.path for file in part)),
                     ),
                     self._block_schema(),
                     rows,
@@ -144,6 +153,10 @@ class FileBasedDatasource(Datasource):
         compressed = opening.compression_of(file.path, self._open_args) is not None
         return int(file.size_bytes * self._SIZE_RATIO * (self._COMPRESSED_RATIO if compressed else 1))
 
+    def _may_split(self, file: File) -> bool:
+        """Whether several tasks may read parts of the file."""
+        return self._BOUNDARY is not None and opening.is_splittable(self._filesystem, file, self._open_args)
+
     def _ordered(self) -> list[File]:
         files = list(self._files)
         if self._shuffle is not None:
@@ -154,16 +167,22 @@ class FileBasedDatasource(Datasource):
         return blocks.sized(self._tables(files), block_bytes, rows)
 
     def _tables(self, files: Sequence[File]) -> Iterator[pa.Table]:
-        for file, opener in opening.opened(self._filesystem, files, self._open_args):
+        for file, opener in self._opened(files):
             yield from self._tables_of(file, opener)
 
+    def _opened(self, files: Sequence[File]) -> Iterator[tuple[File, Callable[[], pa.NativeFile]]]:
+        return opening.opened(self._filesystem, files, self._open_args, self._BOUNDARY)
+
     def _tables_of(self, file: File, opener: Callable[[], pa.NativeFile]) -> Iterator[pa.Table]:
-        try:
+        def read() -> Iterator[pa.Table]:
             with opener() as stream:
                 for block in self._read_stream(stream, file.path):
                     yield self._selected(self._with_file_columns(as_table(block), file.path), file.path)
+
+        try:
+            yield from self._retries.iterate(read)
         except Exception as error:
-            errors.raise_for(file.path, error)
+            errors.raise_for(file.path, error, file.start)
 
     def _with_file_columns(self, table: pa.Table, path: str) -> pa.Table:
         """Adds the columns that the path tells: values of its folders, and the path itself."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from runtime.data.io.errors import missing
+from runtime.data._libraries import load, missing
 
 if TYPE_CHECKING:
     import pyarrow.fs as pafs
@@ -99,16 +99,13 @@ def _of_arrow(scheme: str, texts: list[str]) -> tuple[pafs.FileSystem, list[str]
 
 
 def _of_fsspec(scheme: str, texts: list[str]) -> tuple[pafs.FileSystem, list[str]]:
-    try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise missing("fsspec", f"Reading {scheme}:// paths") from None
+    url_to_fs = load("fsspec.core", f"{scheme}://").url_to_fs
     from runtime.data.io.fsspec_handler import adopt
 
     try:
         filesystem, _ = url_to_fs(texts[0])
     except ImportError as error:
-        raise missing(_PACKAGES.get(scheme, str(error)), f"Reading {scheme}:// paths") from error
+        raise missing(scheme, f"{scheme}://", _PACKAGES.get(scheme)) from error
     return adopt(filesystem), [filesystem._strip_protocol(text) for text in texts]
 
 

@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from runtime.data.io.errors import missing
+from runtime.data._libraries import load
 from runtime.data.io.files import FileBasedDatasource
 from runtime.data.io.paths import File
 from runtime.data.io.sinks import RowBasedFileDatasink
@@ -36,10 +36,7 @@ class ImageDatasource(FileBasedDatasource):
     ) -> None:
         if size is not None and (len(size) != 2 or min(size) <= 0):
             raise ValueError(f"size must be a positive height and width, not {size}.")
-        try:
-            import PIL.Image  # noqa: F401
-        except ImportError:
-            raise missing("Pillow", "read_images") from None
+        load("PIL.Image", "read_images")
         super().__init__(paths, **options)
         self._size = size
         self._mode = mode
@@ -82,6 +79,7 @@ class ImageDatasink(RowBasedFileDatasink):
     """
 
     def __init__(self, path: str, *, column: str, file_format: str, **options: Any) -> None:
+        load("PIL.Image", "write_images")
         super().__init__(path, file_format=file_format, **options)
         self._column = column
         self._format = "jpeg" if file_format.lower() == "jpg" else file_format

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from runtime.data.io.errors import FileReadError
+from runtime.data.io.paths import File
 from runtime.data.io.together import LinesDatasource, lines_of
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ class JSONDatasource(LinesDatasource):
     """
 
     _SIZE_RATIO = 1.5
+    # Nowhere within a row: an object follows another one only after a comma, and strings have no line ends.
+    _BOUNDARY = re.compile(rb"\}\s*?\n(?=\s*\{)")
 
     def __init__(
         self,
@@ -40,6 +44,14 @@ class JSONDatasource(LinesDatasource):
         super().__init__(paths, **options)
         self._json_args = dict(arrow_json_args or {})
         self._lines = lines
+
+    def _may_split(self, file: File) -> bool:
+        if not super()._may_split(file):
+            return False
+        with self._retries.call(
+            lambda: self._filesystem.open_input_stream(file.path, compression=None)
+        ) as stream:
+            return bool(stream.read(1024).lstrip()[:1] == b"{")  # not a list of rows
 
     def _read_stream(self, f: pa.NativeFile, path: str) -> Iterator[pa.Table]:
         data = f.read(_CHUNK_BYTES)

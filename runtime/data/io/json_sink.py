@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from runtime.data.io.sinks import StreamingFileDatasink, Writer
+from runtime.data.io.rolling import StreamingFileDatasink, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa

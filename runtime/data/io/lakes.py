@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from runtime.data.io.errors import missing
+from runtime.data._libraries import load
 
 
 def delta_files(path: Any, version: int | None, storage_options: dict[str, str] | None) -> list[str]:
@@ -14,10 +14,9 @@ def delta_files(path: Any, version: int | None, storage_options: dict[str, str] 
     Raises:
         ImportError: deltalake is not installed.
     """
-    try:
-        from deltalake import DeltaTable
-    except ImportError:
-        raise missing("deltalake", "read_delta") from None
+    delta_table = load("deltalake", "read_delta").DeltaTable
     paths = [path] if isinstance(path, str | os.PathLike) else list(path)
-    tables = [DeltaTable(os.fspath(each), version=version, storage_options=storage_options) for each in paths]
+    tables = [
+        delta_table(os.fspath(each), version=version, storage_options=storage_options) for each in paths
+    ]
     return [str(uri) for table in tables for uri in table.file_uris()]

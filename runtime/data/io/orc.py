@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from runtime.data.io.files import FileBasedDatasource
-from runtime.data.io.sinks import StreamingFileDatasink, Writer
+from runtime.data.io.rolling import StreamingFileDatasink, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa

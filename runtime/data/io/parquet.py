@@ -8,13 +8,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from runtime.data.io import blocks, errors, opening
+from runtime.data.io import blocks, errors
 from runtime.data.io.files import PATH_COLUMN, FileBasedDatasource, constant, least, target_bytes
 from runtime.data.io.filesystems import is_local
 from runtime.data.io.grouping import group
 from runtime.data.io.interfaces import BlockMetadata, Predicate, ReadTask
 from runtime.data.io.partitioning import arrow_type
 from runtime.data.io.paths import File
+from runtime.data.io.retries import Retries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,7 +114,8 @@ class ParquetDatasource(FileBasedDatasource):
         if rows is not None and self._predicate is None and self._limit is not None:
             parts = _enough(parts, self._limit)
         schema = self._file_schema()
-        reader = self._changed(_files=(), _footers={}, _schema=schema)
+        retries = Retries.of(data_context)
+        reader = self._changed(_files=(), _footers={}, _schema=schema, _retries=retries)
         size = target_bytes(data_context)
         block_schema = self._block_schema()
         tasks = []
@@ -207,7 +209,7 @@ class ParquetDatasource(FileBasedDatasource):
                 return pq.read_metadata(source)
 
         try:
-            return opening.with_retries(read)
+            return self._retries.call(read)
         except Exception as error:
             errors.raise_for(file.path, error)
 
@@ -256,7 +258,7 @@ class ParquetDatasource(FileBasedDatasource):
     def _tables_of_parts(self, parts: Sequence[_Part], rows: int | None) -> Iterator[pa.Table]:
         for part in parts:
             try:
-                yield from self._scan(part, rows)
+                yield from self._retries.iterate(functools.partial(self._scan, part, rows))
             except Exception as error:
                 errors.raise_for(part.file.path, error)
 

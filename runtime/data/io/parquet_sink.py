@@ -7,8 +7,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from runtime.data.io.blocks import TARGET_BYTES
 from runtime.data.io.partitioning import NULL_NAME
-from runtime.data.io.sinks import RollingFile, StreamingFileDatasink, TaskFiles, Writer
+from runtime.data.io.rolling import RollingFile, StreamingFileDatasink, Writer
+from runtime.data.io.sinks import TaskFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,16 +52,21 @@ class ParquetDatasink(StreamingFileDatasink):
             super().write_blocks(blocks, files)
             return
         by_folder: OrderedDict[str, RollingFile] = OrderedDict()
-        for table in blocks:
-            for folder, part in partitions(table, self._partition_columns):
-                if folder not in by_folder:
-                    if len(by_folder) == _OPEN_FILES:
-                        by_folder.popitem(last=False)[1].close()
-                    by_folder[folder] = RollingFile(self, files, folder)
-                by_folder.move_to_end(folder)
-                by_folder[folder].write(part)
-        for rolling in by_folder.values():
-            rolling.close()
+        try:
+            for table in blocks:
+                for folder, part in partitions(table, self._partition_columns):
+                    if folder not in by_folder:
+                        if len(by_folder) == _OPEN_FILES:
+                            by_folder.popitem(last=False)[1].close()
+                        by_folder[folder] = RollingFile(self, files, folder, TARGET_BYTES // _OPEN_FILES)
+                    by_folder.move_to_end(folder)
+                    by_folder[folder].write(part)
+            for rolling in by_folder.values():
+                rolling.close()
+        except BaseException:
+            for rolling in by_folder.values():
+                rolling.abandon()
+            raise
 
 
 class _ParquetWriter:

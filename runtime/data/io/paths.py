@@ -19,10 +19,15 @@ _LOOKUPS = 16  # files looked up at once on a remote file system
 
 
 class File(NamedTuple):
-    """A file to read; `size_bytes` is 0 where the file system does not tell it."""
+    """A file to read, or a part of one: the rows that begin in its bytes.
+
+    `size_bytes` is 0 where the file system does not tell it. `start`: the first byte of a part.
+    """
 
     path: str
     size_bytes: int
+    start: int = 0
+    is_whole: bool = True
 
 
 def expand(

@@ -12,14 +12,16 @@ import uuid
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from runtime.data.io import blocks as block_sizes
-from runtime.data.io import opening, paths
+from runtime.data.io import paths
+from runtime.data.io.errors import writing
 from runtime.data.io.filenames import FilenameProvider
 from runtime.data.io.filesystems import is_local, resolve
 from runtime.data.io.interfaces import Datasink, SaveMode, TaskContext, WriteResult
+from runtime.data.io.retries import Retries
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -38,15 +40,6 @@ class StagedFile(NamedTuple):
     relative: str
 
 
-class Writer(Protocol):
-    """Writes tables of one schema to an open file."""
-
-    def write(self, table: pa.Table) -> None: ...
-
-    def close(self) -> None:
-        """Completes the content; the file itself is closed by its owner."""
-
-
 class TaskFiles:
     """The files of one attempt of a task."""
 
@@ -55,6 +48,8 @@ class TaskFiles:
         self._task = ctx.task_idx
         self._folder = posixpath.join(sink.staging, uuid.uuid4().hex[:12])
         self.done: list[StagedFile] = []
+        self.current = ""
+        """Where the file that was opened last will be."""
         self._opened = 0
 
     @contextmanager
@@ -77,10 +72,25 @@ class TaskFiles:
     @contextmanager
     def _open(self, relative: str) -> Iterator[pa.NativeFile]:
         self._opened += 1
+        sink = self._sink
+        target = posixpath.join(sink.path, relative)
         staged = posixpath.join(self._folder, relative)
-        self._sink.make_folder(posixpath.dirname(staged))
-        with self._sink.filesystem.open_output_stream(staged, **self._sink.open_args) as file:
+
+        def opened() -> pa.NativeFile:
+            sink.make_folder(posixpath.dirname(staged))
+            return sink.filesystem.open_output_stream(staged, **sink.open_args)
+
+        self.current = target
+        with writing(target):
+            file = sink.retries.call(opened)
+        try:
             yield file
+        except BaseException:
+            with suppress(Exception):  # the first error counts
+                file.close()
+            raise
+        with writing(target):
+            file.close()
         self.done.append(StagedFile(staged, relative))
 
 
@@ -120,6 +130,7 @@ class FileDatasink(Datasink[list[StagedFile]]):
         self.filesystem, (self.path,) = resolve(path, filesystem)
         self.filename_provider = filename_provider or FilenameProvider(dataset_uuid, file_format)
         self.open_args = dict(open_stream_args or {})
+        self.retries = Retries.of()
         self.write_id = uuid.uuid4().hex
         self._may_create_folder = try_create_dir
         self._skips = False
@@ -141,6 +152,7 @@ class FileDatasink(Datasink[list[StagedFile]]):
             FileNotFoundError: The folder does not exist and is not to be created.
         """
         self.write_id = uuid.uuid4().hex
+        self.retries = Retries.of()
         if self.mode in (SaveMode.ERROR, SaveMode.CREATE) and self._existing():
             raise ValueError(
                 f"Path {self.path} already exists. Use mode='append', 'overwrite' or 'ignore' if that is expected."
@@ -149,7 +161,8 @@ class FileDatasink(Datasink[list[StagedFile]]):
         if self._skips:
             return
         if self._may_create_folder:
-            self.make_folder(self.path)
+            with writing(self.path):
+                self.retries.call(lambda: self.make_folder(self.path))
         elif not self._exists():
             raise FileNotFoundError(
                 f"{self.path} does not exist; create it, or write with try_create_dir=True"
@@ -184,12 +197,35 @@ class FileDatasink(Datasink[list[StagedFile]]):
             names.add(file.relative)
         targets = [posixpath.join(self.path, file.relative) for file in staged]
         old = self._existing() if self.mode is SaveMode.OVERWRITE else []
-        for folder in sorted({posixpath.dirname(target) for target in targets}):
-            self.make_folder(folder)
-        self._in_parallel(self.filesystem.move, [file.staged for file in staged], targets)
+        try:
+            for folder in sorted({posixpath.dirname(target) for target in targets}):
+                with writing(folder):
+                    self.retries.call(lambda: self.make_folder(folder))  # noqa: B023 - called at once
+            self._in_parallel(self._move, [file.staged for file in staged], targets)
+        except BaseException:
+            self._withdraw(targets)
+            raise
         outdated = sorted(set(old) - set(targets))
         self._in_parallel(self.filesystem.delete_file, outdated)
         self._remove_staging()
+
+    def _move(self, staged: str, target: str) -> None:
+        import pyarrow.fs as pafs
+
+        with writing(target):
+            try:
+                self.filesystem.move(staged, target)
+            except FileNotFoundError:
+                # An attempt of which only the answer was lost has moved it.
+                if self.filesystem.get_file_info(target).type == pafs.FileType.NotFound:
+                    raise
+
+    def _withdraw(self, targets: Sequence[str]) -> None:
+        """Removes the files of a commit that failed, as far as their names tell that they are of this write."""
+        for target in targets:
+            if self.write_id in target:
+                with suppress(Exception):  # most of them are not there, and the first error counts
+                    self.filesystem.delete_file(target)
 
     def on_write_failed(self, error: Exception) -> None:
         """Removes what the tasks wrote."""
@@ -222,112 +258,14 @@ class FileDatasink(Datasink[list[StagedFile]]):
 
     def _in_parallel(self, call: Any, *arguments: Sequence[str]) -> None:
         def with_retries(*each: str) -> None:
-            opening.with_retries(lambda: call(*each))
+            self.retries.call(lambda: call(*each))
 
         if is_local(self.filesystem) or len(arguments[0]) < 2:
             for each in zip(*arguments, strict=True):
-                call(*each)
+                with_retries(*each)
             return
         with ThreadPoolExecutor(_COMMIT_THREADS, thread_name_prefix="data-commit") as pool:
             list(pool.map(with_retries, *arguments))
-
-
-class StreamingFileDatasink(FileDatasink):
-    """Writes blocks to a file as they come, so that a task holds one block at a time.
-
-    Args:
-        min_rows_per_file: The fewest rows of a file, as far as the data set has them.
-        max_rows_per_file: The most rows of a file.
-    """
-
-    def __init__(
-        self,
-        path: str,
-        *,
-        min_rows_per_file: int | None = None,
-        max_rows_per_file: int | None = None,
-        **options: Any,
-    ) -> None:
-        for name, rows in (
-            ("min_rows_per_file", min_rows_per_file),
-            ("max_rows_per_file", max_rows_per_file),
-        ):
-            if rows is not None and rows < 1:
-                raise ValueError(f"{name} must be at least 1, not {rows}.")
-        if (
-            min_rows_per_file is not None
-            and max_rows_per_file is not None
-            and min_rows_per_file > max_rows_per_file
-        ):
-            raise ValueError(f"min_rows_per_file={min_rows_per_file} is more than {max_rows_per_file=}.")
-        super().__init__(path, **options)
-        self._min_rows = min_rows_per_file
-        self._max_rows = max_rows_per_file
-
-    @property
-    def min_rows_per_write(self) -> int | None:
-        return self._min_rows
-
-    @abstractmethod
-    def open_writer(self, file: pa.NativeFile, schema: pa.Schema) -> Writer:
-        """A writer of tables of this schema."""
-
-    def write_blocks(self, blocks: Iterable[pa.Table], files: TaskFiles) -> None:
-        with RollingFile(self, files) as rolling:
-            for table in blocks:
-                rolling.write(table)
-
-    @property
-    def max_rows_per_file(self) -> int | None:
-        return self._max_rows
-
-
-class RollingFile:
-    """Writes tables to a file, and to a new one when it is full or the schema changes."""
-
-    def __init__(self, sink: StreamingFileDatasink, files: TaskFiles, folder: str = "") -> None:
-        self._sink = sink
-        self._files = files
-        self._folder = folder
-        self._context: Any = None
-        self._writer: Writer | None = None
-        self._schema: pa.Schema | None = None
-        self._rows = 0
-
-    def __enter__(self) -> RollingFile:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        if error[0] is None:
-            self.close()
-        elif self._writer is not None:
-            self._context.__exit__(*error)
-
-    def write(self, table: pa.Table) -> None:
-        limit = self._sink.max_rows_per_file
-        while table.num_rows:
-            if self._writer is not None and (self._rows == limit or not table.schema.equals(self._schema)):
-                self.close()
-            if self._writer is None:
-                self._open(table)
-            assert self._writer is not None
-            part = table if limit is None else table.slice(0, limit - self._rows)
-            self._writer.write(part)
-            self._rows += part.num_rows
-            table = table.slice(part.num_rows)
-
-    def _open(self, table: pa.Table) -> None:
-        self._context = self._files.for_block(table, self._folder)
-        self._writer = self._sink.open_writer(self._context.__enter__(), table.schema)
-        self._schema, self._rows = table.schema, 0
-
-    def close(self) -> None:
-        """Completes the file, if one is open."""
-        if self._writer is None:
-            return
-        writer, self._writer = self._writer, None
-        writer.close()
-        self._context.__exit__(None, None, None)
 
 
 class Block:
@@ -390,8 +328,11 @@ class BlockBasedFileDatasink(FileDatasink):
 
     def write_blocks(self, blocks: Iterable[pa.Table], files: TaskFiles) -> None:
         for table in block_sizes.joined(blocks, block_sizes.TARGET_BYTES, self._min_rows or 0):
-            with files.for_block(table) as file:
-                self.write_block_to_file(Block(table), file)
+            self.retries.call(lambda: self._write_block(table, files))  # noqa: B023 - called at once
+
+    def _write_block(self, table: pa.Table, files: TaskFiles) -> None:
+        with files.for_block(table) as file, writing(files.current):
+            self.write_block_to_file(Block(table), file)
 
 
 class RowBasedFileDatasink(FileDatasink):
@@ -406,5 +347,8 @@ class RowBasedFileDatasink(FileDatasink):
 
         for number, table in enumerate(blocks):
             for index, row in enumerate(batch.rows(table)):
-                with files.for_row(row, number, index) as file:
-                    self.write_row_to_file(row, file)
+                self.retries.call(lambda: self._write_row(row, number, index, files))  # noqa: B023 - called at once
+
+    def _write_row(self, row: dict[str, Any], block: int, index: int, files: TaskFiles) -> None:
+        with files.for_row(row, block, index) as file, writing(files.current):
+            self.write_row_to_file(row, file)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import codecs
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from runtime.data.io.errors import FileReadError
 from runtime.data.io.files import FileBasedDatasource
+from runtime.data.io.paths import File
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _CHUNK_BYTES = 16 * 1024 * 1024
+_WITH_PLAIN_LINE_ENDS = ("ascii", "cp125", "iso8859", "utf-8")
+"""Encodings, by the beginnings of their names, in which the byte 10 is always the end of a line."""
 
 
 class TextDatasource(FileBasedDatasource):
@@ -26,6 +30,7 @@ class TextDatasource(FileBasedDatasource):
     """
 
     _SIZE_RATIO = 1.1
+    _BOUNDARY = re.compile(rb"\n")
 
     def __init__(
         self, paths: Any, *, encoding: str = "utf-8", drop_empty_lines: bool = True, **options: Any
@@ -56,6 +61,11 @@ class TextDatasource(FileBasedDatasource):
             if not following:
                 return
             data = following
+
+    def _may_split(self, file: File) -> bool:
+        encoding = codecs.lookup(self._encoding).name
+        plain = encoding.startswith(_WITH_PLAIN_LINE_ENDS) and encoding != "utf-8-sig"
+        return plain and super()._may_split(file)
 
     def _block_schema(self) -> pa.Schema | None:
         import pyarrow as pa

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from runtime.data.io import crc32c, tf_example
 from runtime.data.io.errors import FileReadError
 from runtime.data.io.files import FileBasedDatasource
-from runtime.data.io.sinks import StreamingFileDatasink, Writer
+from runtime.data.io.rolling import StreamingFileDatasink, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from runtime.data.io import errors, opening
+from runtime.data.io import errors
 from runtime.data.io.files import FileBasedDatasource
 from runtime.data.io.paths import File
 
@@ -31,15 +31,14 @@ class LinesDatasource(FileBasedDatasource):
     def _tables(self, files: Sequence[File]) -> Iterator[pa.Table]:
         small: list[tuple[File, bytes]] = []
         size = 0
-        for file, opener in opening.opened(self._filesystem, files, self._open_args):
-            if not 0 < file.size_bytes <= _SMALL_BYTES:
+        for file, opener in self._opened(files):
+            if not (file.is_whole and 0 < file.size_bytes <= _SMALL_BYTES):
                 yield from self._together(small)
                 small, size = [], 0
                 yield from self._tables_of(file, opener)
                 continue
             try:
-                with opener() as stream:
-                    small.append((file, stream.read()))
+                small.append((file, self._retries.call(lambda: _content(opener))))  # noqa: B023 - called at once
             except Exception as error:
                 errors.raise_for(file.path, error)
             size += len(small[-1][1])
@@ -68,6 +67,11 @@ class LinesDatasource(FileBasedDatasource):
         for (file, _), count in zip(small, rows, strict=True):
             yield self._selected(self._with_file_columns(table.slice(start, count), file.path), file.path)
             start += count
+
+
+def _content(opener: Callable[[], pa.NativeFile]) -> bytes:
+    with opener() as stream:
+        return bytes(stream.read())
 
 
 def lines_of(contents: Sequence[bytes], header: bytes = b"") -> tuple[bytes, list[int]] | None:

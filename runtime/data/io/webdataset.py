@@ -10,9 +10,10 @@ import tarfile
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from runtime.data.io.errors import FileReadError, missing
+from runtime.data._libraries import load
+from runtime.data.io.errors import FileReadError
 from runtime.data.io.files import FileBasedDatasource
-from runtime.data.io.sinks import StreamingFileDatasink, Writer
+from runtime.data.io.rolling import StreamingFileDatasink, Writer
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -143,13 +144,9 @@ def _decoded(suffix: str, data: bytes, images: str) -> Any:
 
         return np.load(io.BytesIO(data))
     if suffix in _IMAGES:
-        try:
-            import PIL.Image
-        except ImportError:
-            raise missing("Pillow", "Decoding images of a WebDataset") from None
         import numpy as np
 
-        with PIL.Image.open(io.BytesIO(data)) as image:
+        with load("PIL.Image", "read_webdataset with images").open(io.BytesIO(data)) as image:
             return np.asarray(image.convert("L" if images in ("l", "gray") else "RGB"))
     return data
 
@@ -211,11 +208,9 @@ def _encoded(name: str, value: Any) -> Any:
 
         return line(value)
     if suffix in _IMAGES:
-        import PIL.Image
-
         buffer = io.BytesIO()
         form = "jpeg" if suffix == "jpg" else suffix
-        PIL.Image.fromarray(value).save(buffer, format=form)
+        load("PIL.Image", "write_webdataset with images").fromarray(value).save(buffer, format=form)
         return buffer.getvalue()
     if suffix == "npy":
         import numpy as np

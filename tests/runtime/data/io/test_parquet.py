@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from runtime.data._block import batch
+from runtime.data.context import DataContext
 from runtime.data.datasource import Partitioning
 from runtime.data.datatype import DataType
 from runtime.data.expressions import col, lit, udf
@@ -136,10 +137,8 @@ def test_footers_of_many_files_are_not_all_read_at_once(ids, monkeypatch):
 def test_large_rows_come_in_small_blocks(tmp_path):
     pq.write_table(pa.table({"a": ["x" * 100_000] * 100}), tmp_path / "a.parquet", use_dictionary=False)
 
-    class Context:
-        target_max_block_size = 1_000_000
-
-    found = [table.num_rows for table in blocks(ParquetDatasource(tmp_path), 1, data_context=Context())]
+    context = DataContext(target_max_block_size=1_000_000)
+    found = [table.num_rows for table in blocks(ParquetDatasource(tmp_path), 1, data_context=context)]
     assert sum(found) == 100
     assert max(found) <= 10
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runtime.data.io import opening
+from runtime.data.io import opening, retries
 from runtime.data.io.filesystems import resolve
 from runtime.data.io.parquet import ParquetDatasource
 from runtime.data.io.paths import File, expand
@@ -87,7 +87,7 @@ class TestHTTP:
         assert rows(source)[2]["path"] == f"{site}/b.txt"
 
     def test_a_busy_server_is_asked_again(self, site, monkeypatch):
-        monkeypatch.setattr(opening, "_FIRST_PAUSE_S", 0.001)
+        monkeypatch.setattr(retries, "_FIRST_PAUSE_S", 0.001)
         source = TextDatasource(f"{site}/b.txt")
         monkeypatch.setattr(Site, "failures", 2)
         (task,) = source.get_read_tasks(1)
@@ -131,41 +131,10 @@ class TestS3:
             expand(filesystem, paths)
 
 
-class TestRetries:
-    def test_passing_errors_are_retried_with_growing_pauses(self):
-        pauses, errors = [], [ConnectionResetError(), OSError("AWS Error SLOW_DOWN during GetObject")]
-
-        def call():
-            if errors:
-                raise errors.pop(0)
-            return "done"
-
-        assert opening.with_retries(call, pauses.append) == "done"
-        assert len(pauses) == 2
-        assert 0.1 <= pauses[0] <= 0.3
-        assert 0.2 <= pauses[1] <= 0.6
-
-    def test_other_errors_and_the_last_one_are_raised(self):
-        pauses = []
-
-        def denied():
-            raise OSError("AWS Error ACCESS_DENIED")
-
-        def busy():
-            raise TimeoutError("timed out")
-
-        with pytest.raises(OSError, match="ACCESS_DENIED"):
-            opening.with_retries(denied, pauses.append)
-        assert not pauses
-        with pytest.raises(TimeoutError):
-            opening.with_retries(busy, pauses.append)
-        assert len(pauses) == 4
-
-
 def test_no_more_files_are_opened_ahead_than_allowed(memory, monkeypatch):
     started, lock = [], threading.Lock()
 
-    def open_stream(filesystem, file, open_args):
+    def open_stream(filesystem, file, *options):
         with lock:
             started.append(file.path)
 
