@@ -115,15 +115,20 @@ class Reader:
     @property
     def available(self) -> bool:
         """Whether `take` would return, or raise, at once."""
+        return self.ended() is not None or bool(self._positions.available)
+
+    def ended(self) -> ChannelError | None:
+        """What `take` would raise at once; None: it would return a value, or wait."""
         with self._lock:
-            if self._positions.available:
-                return True
             try:
-                self._check()
-                ready = self._waiter.wait(0.0)
-                return bool(ready) and self._came(ready)
-            except ChannelError:
-                return True
+                if not self._positions.available:
+                    self._check()
+                    ready = self._waiter.wait(0.0)
+                    if ready:
+                        self._came(ready)
+            except ChannelError as error:
+                return error
+            return None
 
     def _check(self) -> None:
         if self._is_closed:

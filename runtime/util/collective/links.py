@@ -5,7 +5,8 @@ members wait there for each other's record. A channel for one other member is ma
 member alone.
 
 A process that ends, closes its ends. Its peers' channels fail then, and say so to all who read them, so that every
-member knows at once, whomever it waits for. Until all channels are open, members watch each other's actors instead.
+member knows at once, whomever it waits for. Until all channels are open, members watch each other's actors and look at
+the channels of those who have come: of the end of a task's or driver's process the control store tells nobody.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ from .plan import MAX_AHEAD, others
 from .types import GroupError, MemberLostError
 
 NAMESPACE = "collective groups"
+OPEN_TIMEOUT_S = 5.0
+"""How long the process of a task or driver may take to answer a member that joins."""
+LOOK_S = 0.05
+"""How often members that wait for others look whether those that have come still run."""
 
 
 class Record(NamedTuple):
@@ -112,7 +117,7 @@ class Links:
         self._writer: channels.Writer | None = None
         if self._peers:
             self._writer = self._made(self._peers, on_failure=self._failed)
-        self._stale = self._find_stale()
+        self._stale = self._find_stale()  # opens channels
         self._record = pickle.dumps(Record(world_size, self._writer.address if self._writer else None, who))
         internal_kv._internal_kv_put(self._record_key(rank), self._record, namespace=NAMESPACE)
 
@@ -133,17 +138,22 @@ class Links:
     # ------------------------------------------------------------ forming the group
 
     def _find_stale(self) -> set[bytes]:
-        """The records that former groups of the name have left: their actors are dead already."""
+        """The records that former groups of the name have left: their processes are dead already. Those of actors are
+        known to the control store; the channels of others are opened, which also tells when they end from now on."""
         if not self._peers:
             return set()
         keys = {self._record_key(peer).encode() for peer in self._peers}
         present = keys.intersection(internal_kv._internal_kv_list(f"{self._key}:", namespace=NAMESPACE))
         records: dict[str, bytes] = {}  # by actor
+        stale: set[bytes] = set()
         for key in present:
             found = internal_kv._internal_kv_get(key, namespace=NAMESPACE)
-            if found is not None and (actor_id := _loaded(found).who.actor_id):
+            if found is None:
+                continue
+            if actor_id := _loaded(found).who.actor_id:
                 records[actor_id] = found
-        stale: set[bytes] = set()
+            elif not self._open(int(key.rpartition(b":")[2]), found, OPEN_TIMEOUT_S):
+                stale.add(found)
         if not records:
             return stale
         with Subscription() as subscription:
@@ -185,8 +195,9 @@ class Links:
 
     def _open_all(self, subscription: Subscription) -> None:
         deadline = time.monotonic() + self.timeout_s
+        self._check_readers(is_beginning=True)
         missing = {self._record_key(peer): peer for peer in self._peers if peer not in self._readers}
-        for peer, who in self._who.items():
+        for peer, who in list(self._who.items()):
             self._watch(subscription, peer, who)
         for key in missing:
             subscription.watch_key(key.encode(), NAMESPACE)
@@ -198,32 +209,57 @@ class Links:
                     f"{self.timeout_s:g} s."
                 )
             self.check()
-            for news in subscription.take(left):
+            self._check_readers()
+            for news in subscription.take(min(left, LOOK_S)):
                 if isinstance(news, ActorChanged):
                     self._check_actor(news)
                 elif isinstance(news, KeyChanged) and news.value is not None:
                     key = news.key.decode()
                     if key in missing and news.value not in self._stale:
-                        self._open(subscription, missing[key], news.value)
-                        if missing[key] in self._readers:
+                        peer = missing[key]
+                        known = self._who.get(peer, _UNKNOWN).actor_id
+                        is_there = self._open(peer, news.value, self.timeout_s)
+                        who = self._who.get(peer, _UNKNOWN)
+                        if who.actor_id != known:
+                            self._watch(subscription, peer, who)
+                        if not is_there and not who.actor_id:
+                            raise MemberLostError(self._name, peer, who.text)
+                        if peer in self._readers:
                             del missing[key]
         self.check()
 
-    def _open(self, subscription: Subscription, peer: int, found: bytes) -> None:
+    def _open(self, peer: int, found: bytes, timeout_s: float) -> bool:
+        """Opens the channel of a member that has come, unless it has left again. False: its process has ended."""
         record = _loaded(found)
         if record.world_size != self._world_size or record.address is None:
-            return
+            return True
         with self._lock:
-            is_known = self._who.get(peer, _UNKNOWN).actor_id == record.who.actor_id
             self._who[peer] = record.who
-        if not is_known:
-            self._watch(subscription, peer, record.who)
         try:
-            reader = channels.open_reader(record.address, _end(self._rank), timeout_s=self.timeout_s)
+            reader = channels.open_reader(record.address, _end(self._rank), timeout_s=timeout_s)
+        except channels.PeerLostError:
+            return False
         except channels.ChannelError:
-            return  # it has left, and may come again; or its actor is dead, which is about to be told
+            return True  # it may come again
         with self._lock:
             self._readers[peer] = reader
+        return True
+
+    def _check_readers(self, is_beginning: bool = False) -> None:
+        """Raises what has become of members that have come. The control store tells it of actors only.
+
+        Args:
+            is_beginning: members that have left since this one joined may come again.
+        """
+        for peer, reader in list(self._readers.items()):
+            error = reader.ended()
+            if isinstance(error, channels.ChannelClosedError):
+                if is_beginning:
+                    with self._lock:
+                        del self._readers[peer]
+                    reader.close()
+            elif error is not None:
+                raise self._translated(error)
 
     def _watch(self, subscription: Subscription, peer: int, who: Who) -> None:
         if who.actor_id and peer != self._rank:

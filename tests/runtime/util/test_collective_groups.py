@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.polling import eventually
+from tests.processes import is_alive
 from tests.under_test import OWN, ray
 
 if not OWN:
@@ -213,6 +215,35 @@ def test_a_member_that_joined_and_dies_before_the_group_has_formed_is_named() ->
         assert f"(pid {pids[2]} on " in text
 
 
+@ray.remote(num_cpus=0, max_retries=0)
+def joins(world_size: int, rank: int, group: str) -> int:
+    """A member that does nothing more; its process stays until it is killed."""
+    collective.init_collective_group(world_size, rank, "gloo", group, gloo_timeout=WAIT_S * 1000)
+    return os.getpid()
+
+
+@pytest.mark.parametrize("comes", ["first", "last"])
+def test_a_task_that_joined_and_dies_before_any_operation_is_named(comes: str) -> None:
+    group = f"a task comes {comes}"
+    member = Member.remote()
+    if comes == "first":
+        pid = ray.get(joins.remote(3, 1, group))
+        ray.get(member.join.remote(3, 0, group))
+        os.kill(pid, signal.SIGKILL)
+        waiting = member.error_of.remote("barrier", group)  # of rank 2, which does not come
+    else:
+        ray.get(member.join.remote(3, 0, group))
+        waiting = member.error_of.remote("barrier", group)
+        assert ray.wait([waiting], timeout=0.2)[0] == []
+        pid = ray.get(joins.remote(3, 1, group))
+        os.kill(pid, signal.SIGKILL)
+    kind, text, _ = ray.get(waiting, timeout=WAIT_S)
+    assert kind == MemberLostError.__name__
+    assert text.startswith(f"Rank 1 of the collective group '{group}' is gone: the task ")
+    assert f"(pid {pid} on " in text
+    ray.kill(member)
+
+
 def test_a_member_that_dies_while_others_wait_for_one_that_is_busy_is_named() -> None:
     members, pids = joined(3, "busy")
     waiting = [members[0].error_of.remote("barrier", "busy")]  # of rank 1, which has joined
@@ -278,11 +309,17 @@ def test_a_group_can_be_left_right_after_its_last_operation_and_made_again() -> 
     assert max(opened[-1]) <= max(opened[0]) + 3  # nothing of a group stays
 
 
-def test_a_process_that_died_leaves_no_trace_to_the_next_group_of_the_name() -> None:
+@pytest.mark.parametrize("of", ["an actor", "a task"])
+def test_a_process_that_died_leaves_no_trace_to_the_next_group_of_the_name(of: str) -> None:
     """Its record is still there."""
-    lost = Member.remote()
-    ray.get(lost.join.remote(2, 0, "next"))
-    ray.kill(lost)
+    if of == "a task":
+        pid = ray.get(joins.remote(2, 0, "next"))
+        os.kill(pid, signal.SIGKILL)
+        assert eventually(lambda: not is_alive(pid))
+    else:
+        lost = Member.remote()
+        ray.get(lost.join.remote(2, 0, "next"))
+        ray.kill(lost)
     members, _ = joined(2, "next")
     ray.get([one.call.remote("barrier", "next") for one in members], timeout=WAIT_S)
 
