@@ -1,7 +1,8 @@
 """What benchmarks share that measure any engine with Ray's API, and compare this one to Ray in its own environment.
 
 The other engine is measured by the same script under another Python, run by run in turn. Ratios are medians of the
-runs; above 1 this engine is ahead.
+runs; above 1 this engine is ahead. A benchmark may also measure other tools that do the same, its anchors: the fastest
+of those that are installed stands beside the two.
 """
 
 from __future__ import annotations
@@ -23,17 +24,29 @@ WARM_UP_S = 0.3
 RUN_TIMEOUT_S = 1800.0
 PER_S = "per second"
 LOWER_IS_BETTER = ("s", "ms", "us", "MiB")
+ANCHORS = "anchors"
+"""In the place of a module's name: the other tools."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """What is measured, and how far ahead of Ray it is to be: at least `floor` times, better `goal` times."""
+    """What is measured, and how far ahead of Ray it is to be: at least `floor` times, better `goal` times.
+
+    `at_most` is a limit for the figure itself, `anchor_floor` the least multiple of the speed of the fastest anchor.
+    """
 
     name: str
     unit: str
-    floor: float
-    goal: float
-    meaning: str
+    floor: float | None
+    goal: float | None
+    meaning: str = ""
+    at_most: float | None = None
+    anchor_floor: float | None = None
+
+    def ratio(self, value: float, other: float) -> float | None:
+        """How many times better a value is than another; None if it has no limit."""
+        better, worse = (other, value) if self.unit in LOWER_IS_BETTER else (value, other)
+        return rounded(better / worse) if worse else None
 
 
 class Measuring:
@@ -42,7 +55,7 @@ class Measuring:
     Args:
         benchmark: its name.
         metrics: all that it measures.
-        module: has Ray's API.
+        module: has Ray's API; or `ANCHORS`.
         only: measures the metrics whose name contains this.
         round_s, rounds: how long and how often each rate is taken.
     """
@@ -52,31 +65,39 @@ class Measuring:
     ) -> None:
         self.benchmark = benchmark
         self.module = module
-        self.ray: Any = importlib.import_module(module)
-        self.util: Any = importlib.import_module(f"{module}.util")
+        if module != ANCHORS:
+            self.ray: Any = importlib.import_module(module)
+            self.util: Any = importlib.import_module(f"{module}.util")
         self.only = only
         self.round_s = round_s
         self.rounds = rounds
         self.found: dict[str, float] = {}
+        self.tools: dict[str, dict[str, float]] = {}  # of anchors: what each tool gave, by metric
         self.errors: list[str] = []
         self._metrics = {metric.name: metric for metric in metrics}
 
-    def init(self, cpus: int) -> None:
+    def init(self, cpus: int, **options: Any) -> None:
         """Starts a local cluster."""
-        extra = {"include_dashboard": False} if self.module == "ray" else {}
-        self.ray.init(num_cpus=cpus, log_to_driver=False, logging_level="ERROR", **extra)
+        if self.module == "ray":
+            options["include_dashboard"] = False
+        self.ray.init(num_cpus=cpus, log_to_driver=False, logging_level="ERROR", **options)
 
     def wants(self, *names: str) -> bool:
         """Whether any of these is to be measured."""
         return any(self.only in self._metrics[name].name for name in names)
 
-    def note(self, name: str, value: float) -> None:
-        """Takes a figure, if it is wanted."""
+    def note(self, name: str, value: float, tool: str = "") -> None:
+        """Takes a figure, if it is wanted; of anchors the best one counts."""
         metric = self._metrics[name]
         if not self.wants(name):
             return
-        self.found[name] = value
-        progress(f"{self.benchmark}: {name}: {rounded(value)} {metric.unit}")
+        if tool:
+            tools = self.tools.setdefault(name, {})
+            tools[tool] = rounded(value)
+            self.found[name] = _best(metric, tools)[1]
+        else:
+            self.found[name] = value
+        progress(f"{self.benchmark}: {name}: {rounded(value)} {metric.unit} {tool}".rstrip())
 
     def guard(self, part: Callable[[], None], what: str = "") -> None:
         """Runs a part. A failure is noted; the others are measured all the same."""
@@ -117,10 +138,14 @@ class Comparison:
         script: its file.
         doc: what it says of itself.
         metrics: what it measures, in the order of the figures.
+        anchors: whether there are any.
     """
 
-    def __init__(self, script: str, doc: str | None, metrics: Sequence[Metric]) -> None:
+    def __init__(
+        self, script: str, doc: str | None, metrics: Sequence[Metric], anchors: bool = False
+    ) -> None:
         self._script = script
+        self._anchors = anchors
         self._errors: dict[str, None] = {}  # what could not be measured, by either
         self._metrics = metrics
         self.parser = argparse.ArgumentParser(
@@ -140,11 +165,17 @@ class Comparison:
         figures = Figures(benchmark)
         own: list[dict[str, float]] = []
         other: list[dict[str, float]] = []
+        anchors: list[dict[str, dict[str, float]]] = []
         if options.against:
             for turn in range(options.runs):
                 progress(f"{benchmark}: run {turn + 1} of {options.runs}")
-                other.append(self._of_another(benchmark, options.against, options.module or "ray", options))
-                own.append(self._of_another(benchmark, sys.executable, "runtime", options))
+                other.append(
+                    _values(self._rows(benchmark, options.against, options.module or "ray", options))
+                )
+                own.append(_values(self._rows(benchmark, sys.executable, "runtime", options)))
+                if self._anchors:
+                    rows = self._rows(benchmark, sys.executable, ANCHORS, options)
+                    anchors.append({row["name"]: row["tools"] for row in rows})
         else:
             measuring = Measuring(
                 benchmark,
@@ -157,18 +188,19 @@ class Comparison:
             measuring.guard(lambda: measure(measuring, options), benchmark)
             self._errors = dict.fromkeys(measuring.errors)
             own.append(measuring.found)
+            anchors.append(measuring.tools)
         figures.error = "; ".join(self._errors)
         for metric in self._metrics:
-            add(figures, metric, own, other)
+            add(figures, metric, own, other, anchors)
         if not figures.rows and not figures.error:
             figures.error = "nothing was measured"
         print(figures.line(), flush=True)
         return 1 if figures.error else 0
 
-    def _of_another(
+    def _rows(
         self, benchmark: str, python: str, module: str, options: argparse.Namespace
-    ) -> dict[str, float]:
-        """What the script finds elsewhere."""
+    ) -> list[dict[str, Any]]:
+        """The figures that the script finds elsewhere."""
         command = [python, self._script, "--module", module]
         for name, value in vars(options).items():
             if name not in ("module", "against", "runs"):
@@ -179,18 +211,54 @@ class Comparison:
         found = json.loads(done.stdout.splitlines()[-1])
         if found["error"]:
             self._errors[f"{module}: {found['error']}"] = None
-        return {row["name"]: row["value"] for row in found["figures"]}
+        rows: list[dict[str, Any]] = found["figures"]
+        return rows
 
 
-def add(figures: Figures, metric: Metric, own: list[dict[str, float]], other: list[dict[str, float]]) -> None:
-    """One figure, with the peer's and the ratio where there is one."""
+def add(
+    figures: Figures,
+    metric: Metric,
+    own: list[dict[str, float]],
+    other: list[dict[str, float]],
+    anchors: Sequence[dict[str, dict[str, float]]] = (),
+) -> None:
+    """One figure, with the peer's and the ratio where there is one, and the fastest anchor's."""
     ours = [found[metric.name] for found in own if metric.name in found]
     theirs = [found[metric.name] for found in other if metric.name in found]
     if not ours:
         return
-    more: dict[str, float] = {}
+    more: dict[str, Any] = {}
+    value = statistics.median(ours)
     if theirs:
-        value, peer = statistics.median(ours), statistics.median(theirs)
-        ratio = peer / value if metric.unit in LOWER_IS_BETTER else value / peer
-        more = {"peer": rounded(peer), "ratio": rounded(ratio), "floor": metric.floor, "goal": metric.goal}
-    figures.add(metric.name, statistics.median(ours), metric.unit, metric.meaning, **more)
+        peer = statistics.median(theirs)
+        ratio = metric.ratio(value, peer)
+        more = {"peer": rounded(peer), "ratio": ratio, "floor": metric.floor, "goal": metric.goal}
+    if tools := _medians([found[metric.name] for found in anchors if metric.name in found]):
+        tool, best = _best(metric, tools)
+        more["tools"] = tools
+        more["anchor"] = {
+            "tool": tool,
+            "value": best,
+            "ratio": metric.ratio(value, best),
+            "floor": metric.anchor_floor,
+        }
+    figures.add(metric.name, value, metric.unit, metric.meaning, at_most=metric.at_most, **more)
+
+
+def _values(rows: list[dict[str, Any]]) -> dict[str, float]:
+    return {row["name"]: row["value"] for row in rows}
+
+
+def _medians(runs: list[dict[str, float]]) -> dict[str, float]:
+    """By tool."""
+    return {
+        tool: rounded(statistics.median(run[tool] for run in runs if tool in run))
+        for tool in dict.fromkeys(tool for run in runs for tool in run)
+    }
+
+
+def _best(metric: Metric, tools: dict[str, float]) -> tuple[str, float]:
+    """The tool that does best, and its figure."""
+    best = min if metric.unit in LOWER_IS_BETTER else max
+    tool = best(tools, key=lambda each: tools[each])
+    return tool, tools[tool]

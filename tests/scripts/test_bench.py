@@ -14,6 +14,7 @@ from tests.testbed import sshd
 
 BENCH = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "bench"
 
+FOLDER = "a folder of the test's own"
 SMALL = {
     "engine": [
         "engine.py", "--only", "by one", "--rounds", "1", "--seconds", "0.01",
@@ -33,6 +34,12 @@ SMALL = {
     "channels": ["channels.py", "--seconds", "0.05"],
     "graphs": ["graphs.py", "--only", "graph of 3", "--rounds", "1", "--seconds", "0.01"],
     "collectives": ["collectives.py", "--only", "barrier", "--rounds", "1", "--seconds", "0.01"],
+    "data": [
+        "data.py", "--only", "of Parquet", "--scale", "0.001", "--rounds", "1", "--seconds", "0.01", "--folder", FOLDER,
+    ],
+    "data anchors": [
+        "data.py", "--only", "TPC-H Q", "--scale", "0.001", "--rounds", "1", "--folder", FOLDER, "--module", "anchors",
+    ],
     "warm workers": ["warm_workers.py", "--module", "decimal", "--rounds", "1"],
     "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
     "rest launched": [
@@ -44,10 +51,10 @@ SMALL = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("command", SMALL.values(), ids=SMALL.keys())
-def test_a_benchmark_prints_its_line(command: list[str]) -> None:
+def test_a_benchmark_prints_its_line(command: list[str], tmp_path: pathlib.Path) -> None:
     if command[0] == "launcher.py" and (reason := sshd.missing()):
         pytest.skip(reason)
-    script, *arguments = command
+    script, *arguments = [str(tmp_path) if word == FOLDER else word for word in command]
     done = subprocess.run(
         [sys.executable, str(BENCH / script), *arguments], capture_output=True, text=True, timeout=280
     )

@@ -20,6 +20,7 @@ def load(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # where dataclasses look for their annotations
     spec.loader.exec_module(module)
     return module
 
@@ -83,6 +84,43 @@ def test_a_comparison_has_both_sides_and_bold_where_the_floor_is_not_reached() -
     assert "| tasks | 1,234,567 per second | 100 per second | 12.3 | 8 | 15 |" in text
     assert "| calls | 500 per second | 100 per second | **5** | 8 | 15 |" in text
     assert "| puts | 7 per second |" in text
+
+
+def test_another_tool_stands_beside_and_is_bold_where_it_is_too_far_ahead() -> None:
+    def beside(ratio: float) -> dict[str, Any]:
+        return {"anchor": {"tool": "DuckDB", "value": 0.25, "ratio": ratio, "floor": 0.2}}
+
+    text = made(
+        line(
+            "data",
+            row("count", 0.5, peer=2.0, ratio=4.0, floor=3, goal=6, **beside(0.5)),
+            row("join", 2.0, at_most=1, **beside(0.125)),
+            row("spilled", 0.0, "MiB", peer=1.0, ratio=None, floor=2, goal=3),
+        )
+    )
+    assert "| operation | here | Ray | ratio | floor | goal | another tool | at most |" in text
+    assert "| count | 0.5 s | 2 s | 4 | 3 | 6 | 0.25 s (DuckDB) |  |" in text
+    assert "| join | **2 s** |  |  |  |  | **0.25 s (DuckDB)** | 1 |" in text
+    assert "| spilled | 0 MiB | 1 MiB |  | 2 | 3 |  |  |" in text
+
+
+def test_of_several_tools_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    comparison = load("comparison")
+    seconds = comparison.Metric("count", "s", 3, 6, anchor_floor=0.2)
+    rate = comparison.Metric("rows", "rows/s", 3, 6)
+    runs = [
+        {"count": {"DuckDB": 0.3, "Polars": 1.0}, "rows": {"DuckDB": 5.0, "Polars": 9.0}},
+        {"count": {"DuckDB": 0.5, "Polars": 0.1}},
+        {"count": {"DuckDB": 0.4, "Polars": 2.0}},
+    ]
+    found = figures.Figures("data")
+    for metric in (seconds, rate):
+        comparison.add(found, metric, [{"count": 0.8, "rows": 3.0}], [{"count": 2.0}], runs)
+    count, rows = found.rows
+    assert (count["ratio"], rows.get("ratio")) == (2.5, None)
+    assert count["anchor"] == {"tool": "DuckDB", "value": 0.4, "ratio": 0.5, "floor": 0.2}
+    assert rows["anchor"] == {"tool": "Polars", "value": 9.0, "ratio": 0.3333, "floor": None}
 
 
 def test_what_the_processes_use_is_listed() -> None:
