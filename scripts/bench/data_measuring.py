@@ -16,7 +16,7 @@ from figures import progress
 from store_watch import StoreWatch
 
 SLOW_S = 5.0
-"""What takes longer is measured once, without a warm-up."""
+"""What takes longer is measured once."""
 Check = Callable[[Any], None]
 Operation = Callable[[], Any]
 
@@ -59,7 +59,7 @@ class Timing:
         """The median, after a warm-up."""
         first = once(operation, check)
         if first > SLOW_S:
-            return first
+            return once(operation, check)
         return statistics.median(once(operation, check) for _ in range(self.m.rounds))
 
     def rate(self, name: str, count: int, operation: Operation, check: Check, tool: str = "") -> None:
