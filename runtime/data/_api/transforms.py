@@ -209,7 +209,7 @@ class Transforms(Consuming):
 
         Args:
             join_type: inner, left_outer, right_outer, full_outer, or left or right with _semi or _anti.
-            num_partitions: how many blocks the result has; None: by size.
+            num_partitions: how many tasks join, and more if one key has very many rows; None: by size.
             on, right_on: the keys on both sides; `right_on` by default as `on`.
         """
         if join_type not in JOINS:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,11 @@ HOW = {
 """Kinds of joins, by Acero's names."""
 
 
-def join(
+PART_BYTES = 32 << 20
+"""About how large the parts of a result are: keys that many rows of both sides have make it much larger than these."""
+
+
+def parts(
     left: pa.Table,
     right: pa.Table,
     on: Sequence[str],
@@ -35,9 +39,11 @@ def join(
     left_suffix: str | None = None,
     right_suffix: str | None = None,
     threads: bool = False,
-) -> pa.Table:
-    """The joined rows. Rows match where their keys are equal; null keys match nothing, NaN matches NaN.
+    part_bytes: int = PART_BYTES,
+) -> Iterator[pa.Table]:
+    """The joined rows, in at least one table.
 
+    Rows match where their keys are equal; null keys match nothing, NaN matches NaN.
     Columns are those of the left table, then those of the right one without its keys. In right and full outer
     joins, keys of rows without a left match come from the right. Semi and anti joins have the columns of one side.
 
@@ -47,6 +53,7 @@ def join(
         right_on: keys of the right table, in the same order; None for the same names.
         left_suffix, right_suffix: appended to the names of columns, except keys, that both tables have.
         threads: whether Arrow may use all cores; the order of rows is then random.
+        part_bytes: about how large the tables are.
 
     Raises:
         ValueError: an unknown kind; keys do not pair up; columns of one name and no suffix for them.
@@ -68,10 +75,17 @@ def join(
                 )
     rows = _matches(_keys(left, right, on, right_on), HOW[how], threads)
     if how.startswith("left_") and how != "left_outer":
-        return left.take(rows["left"])
+        yield left.take(rows["left"])
+        return
     if how.startswith("right_") and how != "right_outer":
-        return right.take(rows["right"])
-    return _assemble(left, right, on, right_on, rows, how, (left_suffix or "", right_suffix or ""))
+        yield right.take(rows["right"])
+        return
+    suffixes = (left_suffix or "", right_suffix or "")
+    row_bytes = sum(side.nbytes // max(1, side.num_rows) for side in (left, right))
+    part_rows = max(1, part_bytes // max(1, row_bytes))
+    for start in range(0, max(1, len(rows["left"])), part_rows):
+        part = {side: numbers.slice(start, part_rows) for side, numbers in rows.items()}
+        yield _assemble(left, right, on, right_on, part, how, suffixes)
 
 
 def _keys(

@@ -173,7 +173,7 @@ class Compiler:
         """Maps that split blocks into partitions, a barrier, and reducers that each take some partitions."""
         sizes = [_known_bytes(each) for each in node.inputs]
         known = None if None in sizes else sum(size or 0 for size in sizes)
-        parts = kind.parts or sizing.partitions(self._facts, known, self._exchange_bytes)
+        parts = kind.parts or sizing.partitions(self._facts, known, self._exchange_bytes, kind.blocks)
         objects = sizing.map_objects(self._facts, known, parts)
         maps = [
             self.stage(each, make(parts, objects), f"{kind.name}: split")

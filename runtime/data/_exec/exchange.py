@@ -23,7 +23,7 @@ from .bundles import Bundle, Order, Work
 from .operators import Plan
 from .programs import Finish
 from .ranges import Keys, Merged, Ranges, SortedRuns
-from .reslicing import OneBlock
+from .reslicing import OneBlock, sliced
 from .steps import Attempt, Ready, Step, Tables, UdfStep
 
 if TYPE_CHECKING:
@@ -38,42 +38,72 @@ class ByPartition:
 
     Args:
         target_bytes: neighbouring partitions are put together up to this.
-        blocks: exactly so many reducers, if given.
+        blocks: so many reducers, if given.
+        divisible: the inputs whose rows several reducers may share, each with all rows of the other inputs. What is far
+            beyond the target is then divided, into more reducers than `blocks` if need be.
     """
 
     target_bytes: int
     blocks: int | None = None
+    divisible: Sequence[int] = ()
 
     def __call__(self, inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
-        parts = max((_first(b) + len(_offsets(b)) - 1 for bundles in inputs for b in bundles), default=0)
-        sizes = [0] * parts
-        for bundles in inputs:
-            for bundle in bundles:
-                first, offsets = _first(bundle), _offsets(bundle)
-                for part, (start, end) in enumerate(itertools.pairwise(offsets), first):
-                    sizes[part] += bundle.size_bytes * (end - start) // max(1, bundle.rows)
-        works = []
-        for number, (low, high) in enumerate(self._ranges(sizes)):
-            sides = [_slices(bundles, low, high) for bundles in inputs]
-            counts = tuple(len(side) for side in sides)
-            if any(counts):
-                works.append(Work((number,), tuple(b for side in sides for b in side), (counts,)))
+        works: list[Work] = []
+        for low, high in self._ranges(_sizes(inputs)):
+            for sides in self._divided([_slices(bundles, low, high) for bundles in inputs], high - low):
+                counts = tuple(len(side) for side in sides)
+                if any(counts):
+                    works.append(Work((len(works),), tuple(b for side in sides for b in side), (counts,)))
         return works
 
-    def _ranges(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
-        if self.blocks is not None:
-            return [
-                (len(sizes) * i // self.blocks, len(sizes) * (i + 1) // self.blocks)
-                for i in range(self.blocks)
-            ]
-        ranges: list[tuple[int, int]] = []
-        low, total = 0, 0
-        for part, size in enumerate(sizes):
-            if total and total + size > self.target_bytes:
-                ranges.append((low, part))
+    def _ranges(self, sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+        """The partitions of each reducer."""
+        if self.blocks is None:
+            yield from self._filled(sizes, 0, len(sizes))
+            return
+        for number in range(self.blocks):
+            low, high = (len(sizes) * each // self.blocks for each in (number, number + 1))
+            if self.divisible and sum(sizes[low:high]) > MOST_TARGETS * self.target_bytes:
+                yield from self._filled(sizes, low, high)
+            else:
+                yield low, high
+
+    def _filled(self, sizes: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int]]:
+        total = 0
+        for part in range(low, high):
+            if total and total + sizes[part] > self.target_bytes:
+                yield low, part
                 low, total = part, 0
-            total += size
-        return [*ranges, (low, len(sizes))]
+            total += sizes[part]
+        yield low, high
+
+    def _divided(self, sides: list[list[Bundle]], partitions: int) -> Iterator[list[list[Bundle]]]:
+        """The inputs of one reducer, or of several if it is one partition that is far too large: it has a hot key."""
+        sizes = [sum(bundle.size_bytes for bundle in side) for side in sides]
+        if not self.divisible or partitions > 1 or sum(sizes) <= MOST_TARGETS * self.target_bytes:
+            yield sides
+            return
+        largest = max(self.divisible, key=sizes.__getitem__)
+        rows = sum(bundle.rows for bundle in sides[largest])
+        tasks = max(1, min(rows, -(-sizes[largest] // self.target_bytes)))
+        for number in range(tasks):
+            share = sliced(sides[largest], rows * number // tasks, rows * (number + 1) // tasks)
+            yield [share or side if port == largest else side for port, side in enumerate(sides)]
+
+
+MOST_TARGETS = 2
+"""Reducers that may be divided get at most this multiple of the target."""
+
+
+def _sizes(inputs: Sequence[Sequence[Bundle]]) -> list[int]:
+    """The bytes of each partition."""
+    parts = max((_first(b) + len(_offsets(b)) - 1 for bundles in inputs for b in bundles), default=0)
+    sizes = [0] * parts
+    for bundle in itertools.chain.from_iterable(inputs):
+        first, offsets = _first(bundle), _offsets(bundle)
+        for part, (start, end) in enumerate(itertools.pairwise(offsets), first):
+            sizes[part] += bundle.size_bytes * (end - start) // max(1, bundle.rows)
+    return sizes
 
 
 def _slices(bundles: Sequence[Bundle], low: int, high: int) -> list[Bundle]:
@@ -159,6 +189,19 @@ class Exchange:
     compute: Compute = field(default_factory=Compute)
 
 
+DIVISIBLE = {
+    "inner": (0, 1),
+    "left_outer": (0,),
+    "right_outer": (1,),
+    "full_outer": (),
+    "left_semi": (0,),
+    "right_semi": (1,),
+    "left_anti": (0,),
+    "right_anti": (1,),
+}
+"""The sides of a join whose rows may be joined apart from each other, each with all rows of the other side."""
+
+
 def of(node: Node, context: DataContext) -> Exchange:
     """How a node is exchanged."""
     default = context.default_hash_shuffle_parallelism
@@ -172,7 +215,7 @@ def of(node: Node, context: DataContext) -> Exchange:
             return _by_partition(node, [HashParts(keys)], reduce, blocks, blocks)
         case nodes.Sort(_, keys, descending, boundaries):
             pairs = tuple(zip(keys, descending, strict=True))
-            plan = partial(Ranges, keys=pairs, boundaries=boundaries)
+            plan: Callable[[int], Plan] = partial(Ranges, keys=pairs, boundaries=boundaries)
             if boundaries is None:
                 return Exchange(node.name, [partial(SortedRuns, pairs)], plan, Merged(pairs))
             maps = [partial(SortedRuns, pairs)]
@@ -186,8 +229,9 @@ def of(node: Node, context: DataContext) -> Exchange:
             reduce = GroupsStep(keys, UdfStep(udf))
             return _by_partition(node, [HashParts(keys)], reduce, parts, blocks if keys else 1, compute)
         case nodes.Join():
-            sides = [HashParts(node.on), HashParts(node.right_on)]
-            return _by_partition(node, sides, Joined(node), node.blocks or default, node.blocks)
+            sides = [partial(Partitioned, HashParts(keys)) for keys in (node.on, node.right_on)]
+            plan = partial(ByPartition, blocks=node.blocks, divisible=DIVISIBLE[node.how])
+            return Exchange(node.name, sides, plan, Joined(node), default, node.blocks)
     raise TypeError(f"{node.name} is not an exchange")
 
 
@@ -359,8 +403,8 @@ class Joined:
 
 
 def joined(node: nodes.Join, left: pa.Table, right: pa.Table, threads: bool = False) -> Tables:
-    """The join of two tables. `threads`: see `_block.join.join`."""
+    """The join of two tables. `threads`: see `_block.join.parts`."""
     from runtime.data._block import join
 
     suffixes = node.left_suffix, node.right_suffix
-    yield join.join(left, right, node.on, node.how, node.right_on, *suffixes, threads=threads)
+    yield from join.parts(left, right, node.on, node.how, node.right_on, *suffixes, threads=threads)

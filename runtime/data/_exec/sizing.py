@@ -54,11 +54,16 @@ def share(facts: Facts, size_bytes: int, most: int) -> int:
     return max(1, min(most, -(-size_bytes // (TASKS_PER_CORE * max(1, int(facts.cpus))))))
 
 
-def partitions(facts: Facts, size_bytes: int | None, target: int) -> int:
-    """Into how many parts an exchange splits the rows; neighbours are put together again where they are small."""
+def partitions(facts: Facts, size_bytes: int | None, target: int, blocks: int | None = None) -> int:
+    """Into how many parts an exchange splits the rows; neighbours are put together again where they are small.
+
+    Args:
+        blocks: the number is a multiple of this.
+    """
     cores = max(1, int(facts.cpus))
     wanted = 8 * cores if size_bytes is None else max(TASKS_PER_CORE * cores, -(-2 * size_bytes // target))
-    return min(max(wanted, 8), 1024)
+    wanted = min(max(wanted, 8), 1024)
+    return -(-wanted // blocks) * blocks if blocks else wanted
 
 
 def map_objects(facts: Facts, size_bytes: int | None, parts: int) -> int:

@@ -26,6 +26,10 @@ SQL = {
 }
 
 
+def joined(*args: Any, **options: Any) -> pa.Table:
+    return pa.concat_tables(join.parts(*args, **options))
+
+
 def ordered(table: pa.Table) -> list[str]:
     return sorted(str(row) for row in batch.rows(table))
 
@@ -48,16 +52,18 @@ def test_as_duckdb_does(how: str, seed: int, kind: pa.DataType) -> None:
     connection.register("l", left)
     connection.register("r", right)
     expected = connection.sql(SQL[how]).to_arrow_table()
-    got = join.join(left, right, ["a"], how)
+    got = joined(left, right, ["a"], how)
     assert got.column_names == expected.column_names
     assert ordered(got) == ordered(expected)
-    assert ordered(join.join(left, right, ["a"], how, threads=True)) == ordered(expected)
+    assert ordered(joined(left, right, ["a"], how, threads=True)) == ordered(expected)
+    parts = list(join.parts(left, right, ["a"], how, part_bytes=100))
+    assert ordered(pa.concat_tables(parts)) == ordered(expected)
 
 
 def test_several_keys_of_other_names_and_types() -> None:
     left = pa.table({"a": pa.array([1, 2, 2], pa.int32()), "b": ["x", "y", "z"], "v": [1, 2, 3]})
     right = pa.table({"c": [2, 2, 1], "d": pa.array(["y", "q", "x"]).dictionary_encode(), "v": [7, 8, 9]})
-    got = join.join(left, right, ["a", "b"], "full_outer", ["c", "d"], right_suffix="_r")
+    got = joined(left, right, ["a", "b"], "full_outer", ["c", "d"], right_suffix="_r")
     assert got.column_names == ["a", "b", "v", "v_r"]
     assert ordered(got) == ordered(
         pa.table(
@@ -82,7 +88,7 @@ def test_columns_of_all_types_move_along() -> None:
         }
     )
     right = pa.table({"k": [2, 3], "r": tensor.from_arrays([np.ones(1), np.ones(2)])})
-    rows = sorted(batch.rows(join.join(left, right, ["k"], "full_outer")), key=lambda row: row["k"])
+    rows = sorted(batch.rows(joined(left, right, ["k"], "full_outer")), key=lambda row: row["k"])
     assert [row["k"] for row in rows] == [1, 2, 3]
     assert [None if row["t"] is None else row["t"].tolist() for row in rows] == [[0, 1], [2, 3], None]
     assert [row["o"] for row in rows] == [{1}, {2}, None]
@@ -108,7 +114,7 @@ KEYS: dict[str, Any] = {
 @pytest.mark.parametrize("name", KEYS)
 def test_keys_of_all_types(name: str) -> None:
     left, right = KEYS[name]
-    got = join.join(
+    got = joined(
         pa.table({"k": left, "i": np.arange(len(left))}),
         pa.table({"k": right, "j": np.arange(len(right))}),
         ["k"],
@@ -118,8 +124,8 @@ def test_keys_of_all_types(name: str) -> None:
 
 def test_null_columns_match_nothing() -> None:
     table = pa.table({"k": pa.nulls(2), "i": [1, 2]})
-    assert join.join(table, table.rename_columns(["k", "j"]), ["k"]).num_rows == 0
-    assert join.join(table, table.rename_columns(["k", "j"]), ["k"], "left_anti").num_rows == 2
+    assert joined(table, table.rename_columns(["k", "j"]), ["k"]).num_rows == 0
+    assert joined(table, table.rename_columns(["k", "j"]), ["k"], "left_anti").num_rows == 2
 
 
 def test_empty_sides() -> None:
@@ -127,20 +133,27 @@ def test_empty_sides() -> None:
         pa.table({"k": [1], "a": [1]}),
         pa.table({"k": pa.array([], pa.int64()), "b": pa.array([], pa.int64())}),
     )
-    assert join.join(full, empty, ["k"], "left_outer").to_pylist() == [{"k": 1, "a": 1, "b": None}]
-    assert join.join(empty, full, ["k"], "right_outer").to_pylist() == [{"k": 1, "b": None, "a": 1}]
-    assert join.join(empty, empty.rename_columns(["k", "c"]), ["k"], "full_outer").num_rows == 0
+    assert joined(full, empty, ["k"], "left_outer").to_pylist() == [{"k": 1, "a": 1, "b": None}]
+    assert joined(empty, full, ["k"], "right_outer").to_pylist() == [{"k": 1, "b": None, "a": 1}]
+    assert joined(empty, empty.rename_columns(["k", "c"]), ["k"], "full_outer").num_rows == 0
 
 
 def test_wrong_joins_are_named() -> None:
     left, right = pa.table({"k": [1], "v": [1]}), pa.table({"k": ["1"], "v": [1]})
     with pytest.raises(ValueError, match="'outer' is none of inner, left_outer"):
-        join.join(left, left, ["k"], "outer")
+        joined(left, left, ["k"], "outer")
     with pytest.raises(KeyError, match="right table has no column 'x'"):
-        join.join(left, right, ["k"], right_on=["x"])
+        joined(left, right, ["k"], right_on=["x"])
     with pytest.raises(ValueError, match="as many keys"):
-        join.join(left, right, [])
+        joined(left, right, [])
     with pytest.raises(ValueError, match="both tables have a column 'v'"):
-        join.join(left, left, ["k"])
+        joined(left, left, ["k"])
     with pytest.raises(SchemaMismatchError, match="left side of the join"):
-        join.join(left, right, ["k"])
+        joined(left, right, ["k"])
+
+
+def test_what_hot_keys_make_comes_in_parts() -> None:
+    left, right = (pa.table({"k": np.zeros(300, np.int64), name: np.arange(300)}) for name in "ab")
+    parts = list(join.parts(left, right, ["k"], part_bytes=32_000))
+    assert sum(part.num_rows for part in parts) == 90_000
+    assert max(part.nbytes for part in parts) <= 32_000
