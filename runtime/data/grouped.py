@@ -57,7 +57,7 @@ class GroupedData:
     ) -> Any:
         """Applies a function to the rows of each group, as one batch. Arguments: as for `Dataset.map_batches`."""
         udf = Udf(
-            "map_batches",
+            "map_groups",
             fn,
             None,
             batch_format,
@@ -66,6 +66,7 @@ class GroupedData:
             dict(fn_kwargs or {}),
             tuple(fn_constructor_args or ()),
             dict(fn_constructor_kwargs or {}),
+            self._keys,
         )
         resources = {"num_cpus": num_cpus, "num_gpus": num_gpus, "memory": memory}
         where = compute_of(fn, compute, concurrency, resources, ray_remote_args)

@@ -66,7 +66,7 @@ class Program:
     ) -> Iterator[Described]:
         """The blocks of a task. See `bundles.Work`; `layout` has the first row and the number of rows of each input."""
         begun, cpu, paused = time.perf_counter(), time.process_time(), 0.0
-        for number, ready in enumerate(self._outputs(layout, args, order, blocks)):
+        for number, ready in enumerate(self._named(self._outputs(layout, args, order, blocks))):
             if number < skip:
                 continue
             table, now = ready.table, time.perf_counter()
@@ -74,6 +74,14 @@ class Program:
             yield Described(table, {"rows": table.num_rows, "bytes": table.nbytes, **times, **ready.metadata})
             begun, cpu = time.perf_counter(), time.process_time()
             paused = begun - now
+
+    def _named(self, outputs: Iterator[Ready]) -> Iterator[Ready]:
+        """The same; errors say where they happened."""
+        try:
+            yield from outputs
+        except Exception as error:
+            error.add_note(f"In the operator {self.name}.")
+            raise
 
     def _outputs(
         self,
@@ -173,7 +181,11 @@ class Host:
         try:
             program.prepare()
         except Exception as error:
+            error.add_note(f"In the operator {program.name}.")
             self._error = error
+
+    def __repr__(self) -> str:
+        return self._program.name
 
     def run(
         self,

@@ -215,7 +215,11 @@ class UdfStep:
         if self._callable is None:
             fn = self.udf.fn
             if isinstance(fn, type):
-                fn = fn(*self.udf.constructor_args, **self.udf.constructor_kwargs)
+                try:
+                    fn = fn(*self.udf.constructor_args, **self.udf.constructor_kwargs)
+                except Exception as error:
+                    error.add_note(f"In the constructor of {self.udf.name}.")
+                    raise
             self._callable = fn
         return self._callable
 
@@ -232,7 +236,7 @@ class UdfStep:
         elif _is_async(fn):
             return _batches_async(tables, self.udf, fn)
         match self.udf.kind:
-            case "map_batches":
+            case "map_batches" | "map_groups":
                 return _by_batch(tables, self.udf, fn)
             case "map":
                 return _by_row(tables, self.udf, fn, _one)
@@ -276,11 +280,17 @@ def _by_batch(tables: Tables, udf: Udf, fn: Callable[..., Any]) -> Tables:
             else:
                 yield _returned(result, udf)
         except Exception as error:
-            error.add_note(
-                f"In {udf.name}, in a batch of {table.num_rows} rows that begins at row {start} of its task."
-            )
+            error.add_note(f"In {udf.name}, in {_told(table, start, udf)}.")
             raise
         start += table.num_rows
+
+
+def _told(table: pa.Table, start: int, udf: Udf) -> str:
+    """What a function got, for its errors."""
+    if udf.kind == "map_groups":
+        group = table.slice(0, 1).select(list(udf.keys)).to_pylist()
+        return f"the group {group[0] if group else {}!r:.300} of {table.num_rows} rows"
+    return f"a batch of {table.num_rows} rows that begins at row {start} of its task"
 
 
 def _returned(batch: Any, udf: Udf) -> pa.Table:
@@ -298,18 +308,24 @@ def _batches_async(tables: Tables, udf: Udf, fn: Callable[..., Any]) -> Tables:
     """Coroutines run side by side, their results in order; async generators one after another."""
     if udf.kind != "map_batches":
         raise TypeError(f"{udf.name}: only map_batches takes async functions.")
-    views = [batch for _, batch in _views(tables, udf)]
+    views = list(_views(tables, udf))
 
-    async def one(batch: Any) -> list[Any]:
-        result = fn(batch)
-        if inspect.isasyncgen(result):
-            return [each async for each in result]
-        return [await result]
+    async def one(table: pa.Table, batch: Any) -> list[Any] | Exception:
+        try:
+            result = fn(batch)
+            if inspect.isasyncgen(result):
+                return [each async for each in result]
+            return [await result]
+        except Exception as error:
+            error.add_note(f"In {udf.name}, in a batch of {table.num_rows} rows.")
+            return error  # raised outside of the event loop, whose frames would come before the user's
 
-    async def together() -> list[list[Any]]:
-        return list(await asyncio.gather(*(one(batch) for batch in views)))
+    async def together() -> list[list[Any] | Exception]:
+        return list(await asyncio.gather(*(one(*view) for view in views)))
 
     for results in asyncio.run(together()):
+        if isinstance(results, Exception):
+            raise results
         for each in results:
             yield _returned(each, udf)
 

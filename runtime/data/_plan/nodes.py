@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-UdfKind = Literal["map_batches", "map", "flat_map", "filter"]
+UdfKind = Literal["map_batches", "map", "flat_map", "filter", "map_groups"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,8 @@ class Compute:
 
 @dataclass(frozen=True, slots=True)
 class Udf:
-    """A function or class of the user. `batch_size`: None: whole blocks. `is_zero_copy`: batches may be read-only."""
+    """A function or class of the user. `batch_size`: None: whole blocks. `is_zero_copy`: batches may be read-only.
+    `keys`: of the groups that it gets."""
 
     kind: UdfKind
     fn: Callable[..., Any]
@@ -43,6 +44,7 @@ class Udf:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     constructor_args: Sequence[Any] = ()
     constructor_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
