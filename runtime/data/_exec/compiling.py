@@ -41,6 +41,7 @@ class Compiler:
         self._first_bytes = min(self.target_bytes, budget_bytes // (4 * max(1, int(facts.cpus))))
         self.programs: dict[Any, Program] = {}
         """By the key that stands for it among the arguments of tasks."""
+        self._shared_operators: dict[int, Operator] = {}
 
     def sink(self, node: Node, is_ordered: bool | None = None) -> Sink:
         """The operators of a plan whose steps are fused."""
@@ -54,6 +55,8 @@ class Compiler:
                 return Given(node.name, [_bundle(block, i) for i, block in enumerate(blocks)])
             case nodes.Read() | nodes.Chain():
                 return self.stage(node)
+            case nodes.Shared():
+                return self._shared(node)
             case nodes.Limit(source, rows):
                 return Limit(node.name, self.operator(source), rows)
             case nodes.Union(sources):
@@ -75,6 +78,21 @@ class Compiler:
             case _:
                 return self._exchange(exchange.of(node, self._context), node)
 
+    def _shared(self, node: nodes.Shared, is_stage: bool = False) -> Operator:
+        """The operator whose bundles all readers get. One that keeps them hands them to stages only, so another reader
+        needs a stage before it."""
+        made = self._shared_operators.get(id(node))
+        if made is None:
+            made = self.operator(node.source)
+            if node.keeps:
+                made = Barrier("Shared", [made], _one_by_one)
+            self._shared_operators[id(node)] = made
+        return self._stage("Shared", [made], [], Compute()) if node.keeps and not is_stage else made
+
+    def _before_stage(self, node: Node) -> Operator:
+        """The operator that a stage reads from."""
+        return self._shared(node, is_stage=True) if isinstance(node, nodes.Shared) else self.operator(node)
+
     # ------------------------------------------------------------ stages
 
     def stage(self, node: Node, finish: Finish | None = None, suffix: str = "") -> Stage:
@@ -88,7 +106,7 @@ class Compiler:
             names = [each.name for each in node.steps.nodes]
             computes.append(node.compute)
             if not isinstance(node.source, nodes.Read) or not _can_join(node.source.compute, node.compute):
-                source: Operator = self.operator(node.source)
+                source = self._before_stage(node.source)
                 return self._stage(
                     "->".join([*names, *([suffix] if suffix else [])]), [source], steps, node.compute, finish
                 )
@@ -97,7 +115,7 @@ class Compiler:
             compute = next((each for each in computes if each != Compute()), node.compute)
             name = "->".join([node.name, *names, *([suffix] if suffix else [])])
             return self._stage(name, [], steps, compute, finish, self._reads(node))
-        source = self.operator(node)
+        source = self._before_stage(node)
         if isinstance(node, nodes.Given):
             share = sizing.share(self._facts, _known_bytes(node) or 0, self._exchange_bytes)
             source = Barrier(suffix, [source], reslicing.Grouped(share))
@@ -184,6 +202,10 @@ class Compiler:
         return self._stage(kind.name, [barrier], [kind.reduce], kind.compute, target_bytes=whole)
 
 
+def _one_by_one(inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
+    return [Work(bundle.order, (bundle,)) for bundle in inputs[0]]
+
+
 def _can_join(first: Compute, second: Compute) -> bool:
     if first.pool is not None or second.pool is not None:
         return False
@@ -197,7 +219,7 @@ def _known_bytes(node: Node) -> int | None:
         case nodes.Read(source):
             size = source.estimate_inmemory_data_size()
             return None if size is None else int(size)
-        case nodes.Chain(source):
+        case nodes.Chain(source) | nodes.Shared(source):
             return _known_bytes(source)
     return None
 

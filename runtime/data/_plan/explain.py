@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from .nodes import Node
+from .nodes import Node, Shared
 
 
 def explain(node: Node) -> str:
-    """The plan, the last step first."""
+    """The plan, the last step first. What is shared is written once, with a number."""
     lines: list[str] = []
+    numbers: dict[int, int] = {}
 
     def add(node: Node, depth: int) -> None:
-        lines.append(f"{'   ' * (depth - 1)}{'+- ' if depth else ''}{node.name}")
-        for each in node.inputs:
+        is_new = id(node) not in numbers
+        name = node.name
+        if isinstance(node, Shared):
+            name += f" #{numbers.setdefault(id(node), len(numbers) + 1)}"
+        lines.append(f"{'   ' * (depth - 1)}{'+- ' if depth else ''}{name}")
+        for each in node.inputs if is_new else ():
             add(each, depth + 1)
 
     add(node, 0)

@@ -32,6 +32,7 @@ from .nodes import (
     Transform,
     Union,
 )
+from .sharing import merged, shared
 
 Rule = Callable[[Node], Node]
 ROUNDS = 50
@@ -40,12 +41,12 @@ ROUNDS = 50
 
 def optimize(node: Node) -> Node:
     """The plan after all logical rules."""
-    return _until_stable(node, LOGICAL)
+    return _until_stable(merged(node), LOGICAL)
 
 
 def fused(node: Node) -> Node:
-    """The plan with steps that can run in one task put together."""
-    return _until_stable(node, (fuse,))
+    """The plan with steps that can run in one task put together, and what has several readers set apart."""
+    return _until_stable(shared(node), (fuse,))
 
 
 def _until_stable(node: Node, rules: Sequence[Rule]) -> Node:
