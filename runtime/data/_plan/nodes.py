@@ -277,6 +277,7 @@ class Steps:
 BY_BLOCK = (Transform, Filter, Project, Rename, Drop, Sample, Rebatch, Write)
 """Nodes whose output depends on one block at a time."""
 
+
 @dataclass(frozen=True, eq=False)
 class Shared(Node):
     """What several nodes read, and is computed once. `keeps`: its blocks are kept until all have read them, because

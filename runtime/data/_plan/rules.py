@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .common import once, together
 from .nodes import (
     BY_BLOCK,
     Chain,
@@ -41,7 +42,7 @@ ROUNDS = 50
 
 def optimize(node: Node) -> Node:
     """The plan after all logical rules."""
-    return _until_stable(merged(node), LOGICAL)
+    return _until_stable(_until_stable(merged(node), LOGICAL), (once,))
 
 
 def fused(node: Node) -> Node:
@@ -241,5 +242,5 @@ def _agree(first: Compute, second: Compute) -> bool:
     return first == second or first == Compute() or second == Compute()
 
 
-LOGICAL: tuple[Rule, ...] = (push_filter, push_columns, push_limit, push_count)
+LOGICAL: tuple[Rule, ...] = (push_filter, push_columns, push_limit, push_count, together)
 __all__ = ["fuse", "fused", "known_rows", "optimize"]

@@ -86,7 +86,9 @@ def _key(value: Any) -> Hashable:
 def shared(node: Node) -> Node:
     """The plan with a `Shared` over each node that is worth it."""
     uses = Counter[int]()
-    in_order: set[int] = set()  # read on the way to the consumer, with nothing between that collects its input
+    in_order: set[int] = (
+        set()
+    )  # read on the way to the consumer, with nothing between that collects its input
     seen: set[int] = set()
 
     def count(node: Node) -> None:

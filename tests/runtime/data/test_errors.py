@@ -84,7 +84,10 @@ CASES: dict[str, tuple[Callable[[Dataset], Any], str]] = {
         lambda data: data.map_batches(Made, concurrency=1),
         r"in __init__\n.*\nIn the constructor of map_batches\(Made\)\.\nIn the operator map_batches\(Made\)\.",
     ),
-    "method": (lambda data: data.map_batches(Called, concurrency=1), r"in __call__\n.*\nIn map_batches\(Called\)"),
+    "method": (
+        lambda data: data.map_batches(Called, concurrency=1),
+        r"in __call__\n.*\nIn map_batches\(Called\)",
+    ),
     "group": (
         lambda data: data.groupby("id").map_groups(poisoned),
         r"In map_groups\(poisoned\), in the group {'id': \d} of 1 rows\.\nIn the operator MapGroups\[id\]\.",

@@ -60,7 +60,9 @@ GOLDEN: dict[str, tuple[Node, str]] = {
     ),
     "reading again is as good as keeping": (
         nodes.Union((mapped(SMALL), nodes.Filter(SMALL, BIG))),
-        f"Union\n+- map(len)->ReadFiles\n+- Filter[{BIG}]\n   +- ReadFiles".replace("map(len)->", "map(len)\n   +- "),
+        f"Union\n+- map(len)->ReadFiles\n+- Filter[{BIG}]\n   +- ReadFiles".replace(
+            "map(len)->", "map(len)\n   +- "
+        ),
     ),
     "equal sorts are one": (
         joined(nodes.Sort(LARGE, ("a",), (False,)), nodes.Sort(LARGE, ("a",), (False,))),
@@ -68,9 +70,7 @@ GOLDEN: dict[str, tuple[Node, str]] = {
     ),
     "functions may give other results each time": (
         joined(mapped(LARGE), mapped(LARGE)),
-        "Join[inner on a]\n"
-        "+- map(len)\n   +- Shared #1\n      +- ReadFiles\n"
-        "+- map(len)\n   +- Shared #1",
+        "Join[inner on a]\n+- map(len)\n   +- Shared #1\n      +- ReadFiles\n+- map(len)\n   +- Shared #1",
     ),
     "blocks that exist need no sharing": (
         joined(*2 * (nodes.Given((GivenBlock("ref", 1, 8),)),)),
