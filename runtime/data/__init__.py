@@ -69,7 +69,7 @@ _PUBLIC = {
 }
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset(
-    "aggregate context dataset datasource datatype expressions grouped iterator preprocessor preprocessors "
+    "aggregate block context dataset datasource datatype expressions grouped iterator preprocessor preprocessors "
     "read_api".split()
 )
 

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
-OPTIONAL = ("pandas", "pyarrow")
+OPTIONAL = ("PIL", "pandas", "pyarrow", "torch")
 
 
 def needs(program: pathlib.Path) -> list[str]:

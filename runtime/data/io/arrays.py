@@ -6,8 +6,9 @@ import io
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from runtime.data.block import BlockAccessor
 from runtime.data.io.files import FileBasedDatasource
-from runtime.data.io.sinks import Block, BlockBasedFileDatasink
+from runtime.data.io.sinks import BlockBasedFileDatasink
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,7 +47,7 @@ class NumpyDatasink(BlockBasedFileDatasink):
         super().__init__(path, file_format="npy", **options)
         self._column = column
 
-    def write_block_to_file(self, block: Block, file: pa.NativeFile) -> None:
+    def write_block_to_file(self, block: BlockAccessor, file: pa.NativeFile) -> None:
         import numpy as np
 
         table = block.to_arrow()

@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from runtime.data.block import BlockAccessor
 from runtime.data.io import blocks as block_sizes
 from runtime.data.io import paths
 from runtime.data.io.errors import writing
@@ -268,45 +269,6 @@ class FileDatasink(Datasink[list[StagedFile]]):
             list(pool.map(with_retries, *arguments))
 
 
-class Block:
-    """A table under the names by which `BlockBasedFileDatasink`s of Ray look at a block."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._table = table
-
-    def to_arrow(self) -> pa.Table:
-        return self._table
-
-    def to_pandas(self) -> Any:
-        from runtime.data._block import batch
-
-        return batch.to_pandas(self._table)
-
-    def to_numpy(self, columns: str | list[str] | None = None) -> Any:
-        from runtime.data._block import batch
-
-        arrays = batch.to_numpy(self._table)
-        return (
-            arrays[columns]
-            if isinstance(columns, str)
-            else {name: arrays[name] for name in columns or arrays}
-        )
-
-    def num_rows(self) -> int:
-        return int(self._table.num_rows)
-
-    def size_bytes(self) -> int:
-        return int(self._table.nbytes)
-
-    def schema(self) -> pa.Schema:
-        return self._table.schema
-
-    def iter_rows(self, public_row_format: bool = True) -> Iterator[dict[str, Any]]:
-        from runtime.data._block import batch
-
-        return batch.rows(self._table)
-
-
 class BlockBasedFileDatasink(FileDatasink):
     """Writes blocks to a file each; small blocks of a task are joined. A subclass defines `write_block_to_file`.
 
@@ -323,7 +285,7 @@ class BlockBasedFileDatasink(FileDatasink):
         return self._min_rows
 
     @abstractmethod
-    def write_block_to_file(self, block: Block, file: pa.NativeFile) -> None:
+    def write_block_to_file(self, block: BlockAccessor, file: pa.NativeFile) -> None:
         """Writes a block (`block.to_arrow()`, `block.to_pandas()`) to an open file."""
 
     def write_blocks(self, blocks: Iterable[pa.Table], files: TaskFiles) -> None:
@@ -332,7 +294,7 @@ class BlockBasedFileDatasink(FileDatasink):
 
     def _write_block(self, table: pa.Table, files: TaskFiles) -> None:
         with files.for_block(table) as file, writing(files.current):
-            self.write_block_to_file(Block(table), file)
+            self.write_block_to_file(BlockAccessor(table), file)
 
 
 class RowBasedFileDatasink(FileDatasink):
