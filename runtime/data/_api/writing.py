@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from runtime.data._exec import reading
 from runtime.data._plan import nodes
 from runtime.data._plan.rules import optimize
 
@@ -35,8 +37,14 @@ class Writing(Splitting):
         datasink.on_write_start(None if known is None else known.base_schema)
         if datasink.skips_write:
             return
-        compute = compute_of(None, None, concurrency, {}, ray_remote_args or {})
-        node = optimize(nodes.Write(self._node, datasink, compute))
+        remote_args = dict(ray_remote_args or {})
+        if not datasink.supports_distributed_writes:
+            remote_args = {**reading.here(), **remote_args}
+        least_rows, least_bytes = datasink.min_rows_per_write or 0, datasink.min_bytes_per_write or 0
+        gathers = least_rows > 1 or least_bytes
+        source = nodes.Gather(self._node, least_rows, least_bytes) if gathers else self._node
+        compute = compute_of(None, None, concurrency, {}, remote_args)
+        node = optimize(nodes.Write(source, datasink, compute))
         results = []
         try:
             import runtime
@@ -48,7 +56,10 @@ class Writing(Splitting):
                 ]
             datasink.on_write_complete(WriteResult.combine(*results))
         except BaseException as error:
-            datasink.on_write_failed(error)
+            try:
+                datasink.on_write_failed(error)
+            except Exception as other:
+                error.add_note(f"What was written could not be cleared away: {type(other).__name__}: {other}")
             raise
 
     def write_parquet(
@@ -63,9 +74,11 @@ class Writing(Splitting):
 
         Args:
             partition_cols: columns whose values name folders instead.
-            options: those of all files: `filesystem`, `try_create_dir`, `arrow_open_stream_args`, `filename_provider`,
-                `min_rows_per_file`, `max_rows_per_file`, `mode`, `ray_remote_args`, `concurrency`; others are
-                arguments of `pyarrow.parquet.write_table`.
+            options: those of all files, and arguments of `pyarrow.parquet.write_table`. Those of all files are
+                `filesystem`, `try_create_dir`, `arrow_open_stream_args`, `filename_provider`, `mode`,
+                `ray_remote_args`, `concurrency`, and how large files are: `max_rows_per_file`, `min_rows_per_file` and
+                `min_bytes_per_file`, in memory. The last two put blocks of several tasks together, which waits for
+                all blocks. They are not there for formats with a file for each row.
         """
         self._write_files(
             "parquet_sink.ParquetDatasink",
@@ -133,6 +146,11 @@ class Writing(Splitting):
         for name_here, name_there in _RENAMED.items():
             if name_here in options:
                 options[name_there] = options.pop(name_here)
+        if "num_rows_per_file" in options:
+            if options.get("min_rows_per_file") is not None:
+                raise ValueError("Give min_rows_per_file only: num_rows_per_file is its old name.")
+            warnings.warn("num_rows_per_file is now min_rows_per_file.", DeprecationWarning, stacklevel=3)
+            options["min_rows_per_file"] = options.pop("num_rows_per_file")
         of_files = {key: options.pop(key) for key in _OF_FILES if key in options}
         if options and not format_args:
             raise TypeError(f"There is no option {next(iter(options))!r}.")
@@ -148,7 +166,8 @@ _OF_FILES = (
     "open_stream_args",
     "filename_provider",
     "min_rows_per_file",
+    "min_bytes_per_file",
     "max_rows_per_file",
     "mode",
 )
-_RENAMED = {"arrow_open_stream_args": "open_stream_args", "num_rows_per_file": "min_rows_per_file"}
+_RENAMED = {"arrow_open_stream_args": "open_stream_args"}

@@ -14,7 +14,7 @@ from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Compute, Node
 from runtime.data.context import DataContext
 
-from . import exchange, reslicing, sizing
+from . import exchange, reading, reslicing, sizing
 from .bundles import Bundle, Work
 from .exchange import Exchange
 from .operators import Barrier, Given, Limit, Operator, Sink, Stage, TaskSpec, Union
@@ -39,6 +39,7 @@ class Compiler:
         self.target_bytes = sizing.target_bytes(facts, budget_bytes, context.target_max_block_size)
         self._exchange_bytes = sizing.exchange_bytes(facts, self.target_bytes, context.target_max_block_size)
         self._first_bytes = min(self.target_bytes, budget_bytes // (4 * max(1, int(facts.cpus))))
+        self._reads: dict[nodes.Read, Sequence[Any]] = {}
         self.programs: dict[Any, Program] = {}
         """By the key that stands for it among the arguments of tasks."""
         self._shared_operators: dict[int, Operator] = {}
@@ -71,6 +72,9 @@ class Compiler:
             case nodes.Repartition(source, blocks, ()):
                 plan = reslicing.Evenly(blocks)
                 return self._planned(node.name, [self.operator(source)], plan, reslicing.OneBlock())
+            case nodes.Gather(source, rows, size_bytes):
+                together = reslicing.AtLeast(rows, size_bytes)
+                return self._planned(node.name, [self.operator(source)], together, reslicing.OneBlock())
             case nodes.Shuffle(source, seed, _, False):
                 return self._planned(
                     node.name, [self.operator(source)], reslicing.Reordered(seed), reslicing.OneBlock()
@@ -105,7 +109,7 @@ class Compiler:
             steps = [step_of(each) for each in node.steps.nodes]
             names = [each.name for each in node.steps.nodes]
             computes.append(node.compute)
-            if not isinstance(node.source, nodes.Read) or not _can_join(node.source.compute, node.compute):
+            if not self._begins_with_read(node):
                 source = self._before_stage(node.source)
                 return self._stage(
                     "->".join([*names, *([suffix] if suffix else [])]), [source], steps, node.compute, finish
@@ -114,22 +118,35 @@ class Compiler:
         if isinstance(node, nodes.Read):
             compute = next((each for each in computes if each != Compute()), node.compute)
             name = "->".join([node.name, *names, *([suffix] if suffix else [])])
-            return self._stage(name, [], steps, compute, finish, self._reads(node))
+            tasks = self._read_tasks(node)
+            if node.blocks is not None and 0 < len(tasks) < node.blocks:
+                tasks = reading.in_blocks(tasks, node.blocks)
+            seeds = [Work((i,), args=(task,)) for i, task in enumerate(tasks)]
+            return self._stage(name, [], steps, reading.placed(node.source, compute), finish, seeds)
         source = self._before_stage(node)
         if isinstance(node, nodes.Given):
             share = sizing.share(self._facts, _known_bytes(node) or 0, self._exchange_bytes)
             source = Barrier(suffix, [source], reslicing.Grouped(share))
         return self._stage(suffix, [source], [], Compute(), finish)
 
-    def _reads(self, node: nodes.Read) -> list[Work]:
-        source = node.source
-        wanted = node.blocks or sizing.read_tasks(
-            self._facts,
-            source.estimate_inmemory_data_size(),
-            self.target_bytes,
-            self._context.read_op_min_num_blocks,
-        )
-        return [Work((i,), args=(task,)) for i, task in enumerate(source.get_read_tasks(wanted))]
+    def _begins_with_read(self, chain: nodes.Chain) -> bool:
+        """Whether the steps of a chain run in the tasks that read."""
+        read = chain.source
+        if not isinstance(read, nodes.Read) or not _can_join(read.compute, chain.compute):
+            return False
+        return read.blocks is None or len(self._read_tasks(read)) >= read.blocks
+
+    def _read_tasks(self, node: nodes.Read) -> Sequence[Any]:
+        if node not in self._reads:
+            source = node.source
+            wanted = node.blocks or sizing.read_tasks(
+                self._facts,
+                source.estimate_inmemory_data_size(),
+                self.target_bytes,
+                self._context.read_op_min_num_blocks,
+            )
+            self._reads[node] = reading.read_tasks(source, wanted, self._context)
+        return self._reads[node]
 
     def _stage(
         self,

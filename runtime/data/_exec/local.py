@@ -12,7 +12,7 @@ from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Compute, Node
 from runtime.data.context import DataContext
 
-from . import exchange, reslicing
+from . import exchange, reading, reslicing
 from .steps import Attempt, step_of
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _read(source: Any, context: DataContext) -> Iterator[pa.Table]:
     """Reads with as many threads as cores, a few tasks ahead."""
     size = source.estimate_inmemory_data_size() or 0
     count = max(1, min(READS_PER_CORE * cores(), size // (64 << 10)))
-    waiting = deque(source.get_read_tasks(count))
+    waiting = deque(reading.read_tasks(source, count, context))
     if len(waiting) == 1:
         yield from waiting[0]()
         return

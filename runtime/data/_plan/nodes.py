@@ -332,6 +332,22 @@ class Repartition(Node):
 
 
 @dataclass(frozen=True, eq=False)
+class Gather(Node):
+    """The same rows in order, in blocks of at least so many rows and bytes, as far as there are enough."""
+
+    source: Node
+    rows: int = 0
+    size_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        wanted = [f"{self.rows} rows"] * bool(self.rows) + [f"{self.size_bytes} bytes"] * bool(
+            self.size_bytes
+        )
+        return f"Gather[{' and '.join(wanted)}]"
+
+
+@dataclass(frozen=True, eq=False)
 class Shuffle(Node):
     """The rows in random order. `rows_too`: False moves whole blocks only."""
 

@@ -25,6 +25,7 @@ from .nodes import (
     Node,
     Project,
     Read,
+    Rebatch,
     Rename,
     Repartition,
     Shuffle,
@@ -230,6 +231,8 @@ def fuse(node: Node) -> Node:
         return Chain(node.inputs[0], Steps((node,)), compute)
     if isinstance(node, Chain) and isinstance(node.source, Chain):
         below = node.source
+        if isinstance(below.steps.nodes[-1], Rebatch):
+            return node  # its blocks are to be worked on side by side
         if below.compute.pool is not None and node.compute == Compute():
             return Chain(below.source, Steps((*below.steps.nodes, *node.steps.nodes)), below.compute)
         if node.compute.pool is None and below.compute.pool is None and _agree(below.compute, node.compute):

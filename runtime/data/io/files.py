@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from runtime.data.io import blocks, errors, opening, paths
-from runtime.data.io.filesystems import resolve
+from runtime.data.io.filesystems import is_this_machine_only, resolve
 from runtime.data.io.grouping import group, split
 from runtime.data.io.interfaces import BlockMetadata, Datasource, ReadTask, as_table
 from runtime.data.io.partitioning import (
@@ -83,6 +83,7 @@ class FileBasedDatasource(Datasource):
     ) -> None:
         if shuffle not in (None, "files") and not isinstance(shuffle, FileShuffleConfig):
             raise ValueError(f"shuffle must be None, 'files' or a FileShuffleConfig, not {shuffle!r}.")
+        self._is_here_only = is_this_machine_only(paths)
         self._filesystem, named = resolve(paths, filesystem)
         self._schema = schema
         self._open_args = dict(open_stream_args or {})
@@ -104,6 +105,11 @@ class FileBasedDatasource(Datasource):
     def input_files(self) -> list[str]:
         """The paths of all files."""
         return [file.path for file in self._files]
+
+    @property
+    def supports_distributed_reads(self) -> bool:
+        """Whether other machines have the files: not those of local:// paths."""
+        return not self._is_here_only
 
     def estimate_inmemory_data_size(self) -> int | None:
         return sum(self._estimate(file) for file in self._files)

@@ -64,6 +64,12 @@ def is_local(filesystem: pafs.FileSystem) -> bool:
     return bool(filesystem.type_name == "local")
 
 
+def is_this_machine_only(paths: str | os.PathLike[str] | Sequence[Any]) -> bool:
+    """Whether a path says by its scheme, local://, that other machines do not have it."""
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    return any(str(path).lower().startswith("local://") for path in given)
+
+
 def _scheme(path: str) -> str:
     scheme, separator, _ = path.partition("://")
     return scheme.lower() if separator and scheme.lower() != "local" else "file"

@@ -20,7 +20,7 @@ from runtime.data.io import blocks as block_sizes
 from runtime.data.io import paths
 from runtime.data.io.errors import writing
 from runtime.data.io.filenames import FilenameProvider
-from runtime.data.io.filesystems import is_local, resolve
+from runtime.data.io.filesystems import is_local, is_this_machine_only, resolve
 from runtime.data.io.interfaces import Datasink, SaveMode, TaskContext, WriteResult
 from runtime.data.io.retries import Retries
 
@@ -99,7 +99,8 @@ class FileDatasink(Datasink[list[StagedFile]]):
     """Writes files into a folder.
 
     Args:
-        path: The folder, local or with a scheme. On several nodes it must be storage that all of them share.
+        path: The folder, local or with a scheme. On several nodes it must be storage that all of them share, or a
+            path with local://, where tasks run on the driver's node only.
         filesystem: A file system of pyarrow or fsspec; by default the path's scheme decides.
         try_create_dir: Whether to create the folder if it does not exist.
         open_stream_args: Arguments of `pyarrow.fs.FileSystem.open_output_stream`, for example compression.
@@ -128,6 +129,7 @@ class FileDatasink(Datasink[list[StagedFile]]):
         self.mode = SaveMode.of(mode)
         if self.mode is SaveMode.UPSERT:
             raise ValueError("Files cannot be written with mode 'upsert'; use 'append' or 'overwrite'.")
+        self._is_here_only = is_this_machine_only(path)
         self.filesystem, (self.path,) = resolve(path, filesystem)
         self.filename_provider = filename_provider or FilenameProvider(dataset_uuid, file_format)
         self.open_args = dict(open_stream_args or {})
@@ -144,6 +146,10 @@ class FileDatasink(Datasink[list[StagedFile]]):
     @property
     def skips_write(self) -> bool:
         return self._skips
+
+    @property
+    def supports_distributed_writes(self) -> bool:
+        return not self._is_here_only
 
     def on_write_start(self, schema: pa.Schema | None = None) -> None:
         """Looks what exists, and creates the folder.
