@@ -6,7 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from runtime.data._iteration.batching import Batching
+from runtime.data._iteration.position import Position
+from runtime.data._iteration.prefetch import Cancellation, Feed, ahead
+from runtime.data._iteration.tensors import Copies, device_of, moved, tensors_of
 from runtime.data._libraries import load
+from runtime.data.collate_fn import batch_format_of
 from runtime.data.context import DataContext
 
 if TYPE_CHECKING:
@@ -20,7 +25,13 @@ class Rows(Protocol):
 
     _context: DataContext
 
-    def _tables(self, node: Any = None, ahead: int = 2) -> Iterator[pa.Table]: ...
+    def _tables(
+        self,
+        node: Any = None,
+        ahead: int = 2,
+        cancellation: Cancellation | None = None,
+        skip: int = 0,
+    ) -> Iterator[pa.Table]: ...
 
     def schema(self, fetch_if_missing: bool = True) -> Schema | None: ...
 
@@ -42,9 +53,20 @@ class _Again:
 class DataIterator(ABC):
     """Iterates over a data set, or over one part of a `streaming_split`."""
 
+    _position: Position | None = None
+
     @abstractmethod
-    def _blocks(self, ahead: int) -> Iterator[pa.Table]:
-        """The blocks of one pass. `ahead`: how many are fetched before they are needed."""
+    def _blocks(
+        self, ahead: int, cancellation: Cancellation | None = None, epoch: int | None = None, skip: int = 0
+    ) -> Iterator[pa.Table]:
+        """The blocks of one pass.
+
+        Args:
+            ahead: how many are fetched before they are needed.
+            cancellation: ends a wait for a block, from another thread.
+            epoch: None: the next one.
+            skip: without so many of the first rows.
+        """
 
     @abstractmethod
     def schema(self) -> Schema | None:
@@ -78,32 +100,77 @@ class DataIterator(ABC):
         """Batches of so many rows, with rows of several blocks where one ends.
 
         Args:
-            prefetch_batches: how many batches are fetched before they are needed, in whole blocks.
+            prefetch_batches: how many batches a thread makes before they are needed, and how many blocks are asked
+                for; several small batches count as one. 0: everything happens in the consumer's thread.
             batch_size: None: one batch for each block.
             batch_format: see `Dataset.map_batches`. Arrays may be views of the object store, and read-only.
             drop_last: leaves a last, smaller batch out.
             local_shuffle_buffer_size: draws rows at random from at least so many.
+            local_shuffle_seed: None: another order in each pass.
         """
-        if local_shuffle_buffer_size is not None and batch_size is None:
-            raise ValueError("local_shuffle_buffer_size needs a batch_size.")
+        return self._iter(
+            prefetch_batches,
+            local_shuffle_seed,
+            Batching(
+                batch_size,
+                batch_format,
+                drop_last,
+                local_shuffle_buffer_size,
+                _collate_fn,
+            ),
+        )
+
+    def _iter(self, prefetch_batches: int, seed: int | None, batching: Batching) -> Iterable[Any]:
+        if prefetch_batches < 0:
+            raise ValueError(f"prefetch_batches is {prefetch_batches}, but must be at least 0.")
 
         def begin() -> Iterator[Any]:
-            from runtime.data._block.batch import to_batch
-            from runtime.data._block.batcher import batches, shuffled_batches
+            position = self._where()
+            start = position.begin(seed)
+            is_shuffled = batching.shuffle_rows is not None
 
-            blocks = self._blocks(max(0, prefetch_batches))
-            if local_shuffle_buffer_size is None:
-                tables = batches(blocks, batch_size, drop_last)
-            else:
-                assert batch_size is not None
-                tables = shuffled_batches(
-                    blocks, batch_size, local_shuffle_buffer_size, local_shuffle_seed, drop_last
-                )
-            for table in tables:
-                batch = to_batch(table, batch_format)
-                yield batch if _collate_fn is None else _collate_fn(batch)
+            def batches(feed: Feed | None) -> Iterator[tuple[int, Any]]:
+                cancellation = None if feed is None else feed.cancellation
+                skip = 0 if is_shuffled else start.rows
+                blocks = self._blocks(prefetch_batches, cancellation, start.epoch, skip)
+                if feed is not None:
+                    blocks = feed.flushing(blocks)
+                return batching.batches(blocks, start.seed, start.rows)
+
+            made = ahead(batches, prefetch_batches) if prefetch_batches else batches(None)
+            for rows, batch in made:
+                position.advance(start.epoch, rows)
+                yield batch
+                del batch  # or it would be held while the next one is waited for
+            position.end(start.epoch)
 
         return _Again(begin)
+
+    def _where(self) -> Position:
+        if self._position is None:
+            self._position = Position()
+        return self._position
+
+    def state_dict(self) -> dict[str, Any]:
+        """How far the batches of this iterator have got: a small dict of numbers, for `load_state_dict`.
+
+        Rows count when the consumer gets their batch, not when they are prepared. If several passes run at the same
+        time, the one that began last counts. `iter_rows` does not count.
+        """
+        return self._where().state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The next pass goes on where another iterator was when it gave this `state_dict`; later ones are whole.
+
+        The rows must come in the same order as before: the plan is the same, keeps order (as is the default), its
+        `random_shuffle` has a seed, and its functions give the same rows again. Whole blocks and files whose
+        number of rows is known are not read again; of other plans, rows are computed again and left out. A local
+        shuffle is done again with the seed of the state.
+
+        Raises:
+            ValueError: it is no state, or this iterator's rows have no order (`streaming_split` without `equal`).
+        """
+        self._position = Position.of(state)
 
     def iter_torch_batches(
         self,
@@ -123,22 +190,31 @@ class DataIterator(ABC):
         Args:
             dtypes: of all tensors, or a dict by column.
             device: "auto": the CPU, or the first GPU that the process was given.
-            collate_fn: makes something else of a batch of numpy arrays.
+            collate_fn: makes something else of a batch: a `CollateFn` of a table, of a dict of arrays or of a data
+                frame, or a function of a dict of arrays. Tensors that it returns are put on the device.
+            pin_memory: tensors on the CPU are in locked pages.
+
+        Raises:
+            ImportError: torch is not installed.
         """
         if collate_fn is not None and dtypes is not None:
             raise ValueError("collate_fn chooses the types itself: leave dtypes out.")
+        chosen, copies = device_of(device), Copies()
 
-        def collate(batch: Mapping[str, Any]) -> Any:
-            return _tensors(batch, dtypes, _device(device), pin_memory)
+        def finalize(batch: Any) -> Any:
+            return moved(batch, chosen, pin_memory)
 
-        return self.iter_batches(
-            prefetch_batches=prefetch_batches,
-            batch_size=batch_size,
-            batch_format="numpy",
-            drop_last=drop_last,
-            local_shuffle_buffer_size=local_shuffle_buffer_size,
-            local_shuffle_seed=local_shuffle_seed,
-            _collate_fn=collate_fn or collate,
+        return self._iter(
+            prefetch_batches,
+            local_shuffle_seed,
+            Batching(
+                batch_size,
+                batch_format_of(collate_fn),
+                drop_last,
+                local_shuffle_buffer_size,
+                collate_fn or (lambda batch: tensors_of(batch, dtypes, copies)),
+                finalize,
+            ),
         )
 
     def iter_tf_batches(self, *, dtypes: Any = None, **options: Any) -> Iterable[Any]:
@@ -181,38 +257,6 @@ class DataIterator(ABC):
         """A `MaterializedDataset` with the rows of one pass."""
 
 
-def _device(device: Any) -> Any:
-    if device != "auto":
-        return device
-    return "cuda" if load("torch", "iter_torch_batches").cuda.is_available() else "cpu"
-
-
-def _tensors(batch: Mapping[str, Any], dtypes: Any, device: Any, pin_memory: bool) -> dict[str, Any]:
-    """Tensors over memory of their own: the arrays may be views of the object store, which must not change."""
-    import numpy as np
-
-    torch = load("torch", "iter_torch_batches")
-    tensors = {}
-    for name, values in batch.items():
-        dtype = dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes
-        if values.dtype == object:
-            try:
-                values = np.stack(list(values))
-            except (TypeError, ValueError):
-                pass
-            if values.dtype == object or values.dtype.kind in "US":
-                raise TypeError(
-                    f"Column {name!r} has no type that torch knows: drop it, or give a collate_fn."
-                )
-        tensor = torch.from_numpy(values if values.flags.writeable else values.copy())
-        if pin_memory:
-            tensor = tensor.pin_memory()
-        if dtype is not None or str(device) != "cpu":
-            tensor = tensor.to(device=device, dtype=dtype, non_blocking=pin_memory)
-        tensors[name] = tensor
-    return tensors
-
-
 class DatasetIterator(DataIterator):
     """Runs the plan of a data set for each pass."""
 
@@ -222,8 +266,10 @@ class DatasetIterator(DataIterator):
     def __repr__(self) -> str:
         return f"DataIterator({self._dataset!r})"
 
-    def _blocks(self, ahead: int) -> Iterator[pa.Table]:
-        return self._dataset._tables(ahead=ahead)
+    def _blocks(
+        self, ahead: int, cancellation: Cancellation | None = None, epoch: int | None = None, skip: int = 0
+    ) -> Iterator[pa.Table]:
+        return self._dataset._tables(None, ahead, cancellation, skip)
 
     def schema(self) -> Schema | None:
         return self._dataset.schema()

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from runtime.data._iteration.position import without_first
+from runtime.data._iteration.prefetch import Cancellation
 from runtime.data._plan.explain import explain
 from runtime.data._plan.nodes import Given, GivenBlock, Node
 from runtime.data._plan.rules import optimize
+from runtime.data._plan.skipping import without_first_rows
 from runtime.data._watch.consumer import Consumer
 from runtime.data.context import DataContext
 
@@ -39,31 +42,49 @@ class PlanHolder:
         """The materialized data set of these blocks."""
         return self._kept(Given(blocks), self._context, self._name)  # type: ignore[return-value]
 
-    def _tables(self, node: Node | None = None, ahead: int = 2) -> Iterator[pa.Table]:
-        """The blocks of the result, in order."""
+    def _tables(
+        self,
+        node: Node | None = None,
+        ahead: int = 2,
+        cancellation: Cancellation | None = None,
+        skip: int = 0,
+    ) -> Iterator[pa.Table]:
+        """The blocks of the result, in order.
+
+        Args:
+            cancellation: ends the execution from another thread.
+            skip: without so many of the first rows.
+        """
         import runtime
         from runtime.data import stats
         from runtime.data._exec import local
 
         node = optimize(self._node if node is None else node)
+        node, skip = without_first_rows(node, skip)
         consumer = Consumer()
         if local.can_run(node, self._context):
+            tables = without_first(local.tables(node, self._context), skip)
             try:
-                yield from consumer.timed(local.tables(node, self._context), rows_of=_rows)
+                yield from consumer.timed(tables, rows_of=_rows)
             finally:
                 self._summary = stats.local_summary(explain(node), consumer)
             return
-        for ref, bundle in self._bundles(node, ahead, consumer=consumer):
+        for ref, bundle in self._bundles(node, ahead, consumer=consumer, cancellation=cancellation):
+            if skip >= bundle.rows:
+                skip -= bundle.rows
+                continue
             with consumer.fetching():
                 table = runtime.get(ref)
-            yield (
-                table
-                if bundle.start == 0 and bundle.rows == table.num_rows
-                else table.slice(bundle.start, bundle.rows)
-            )
+            start, rows, skip = bundle.start + skip, bundle.rows - skip, 0
+            yield table if start == 0 and rows == table.num_rows else table.slice(start, rows)
 
     def _bundles(
-        self, node: Node, ahead: int = 2, holds: bool = True, consumer: Consumer | None = None
+        self,
+        node: Node,
+        ahead: int = 2,
+        holds: bool = True,
+        consumer: Consumer | None = None,
+        cancellation: Cancellation | None = None,
     ) -> Iterator[tuple[Any, Bundle]]:
         """The blocks of a plan that was optimized, as references."""
         from runtime.data import stats
@@ -72,6 +93,8 @@ class PlanHolder:
 
         consumer = consumer or Consumer()
         running = Running(node, self._context)
+        if cancellation is not None:
+            cancellation.on_set(running.close)
         try:
             with watcher.watching(Watched(self._name, running.execution, self._context, running.now)):
                 yield from consumer.timed(running.bundles(ahead, holds), rows_of=_bundle_rows)

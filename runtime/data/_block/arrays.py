@@ -36,3 +36,11 @@ def to_numpy(values: pa.Array) -> npt.NDArray[Any]:
     view = np.frombuffer(data, dtype, len(values), values.offset * dtype.itemsize)
     view.flags.writeable = False
     return view
+
+
+def make_writable(values: npt.NDArray[Any]) -> None:
+    """Lets an array be written to, if its memory can be. For memory that nobody else looks at."""
+    try:
+        values.flags.writeable = True
+    except ValueError:
+        pass

@@ -69,6 +69,14 @@ def column_to_numpy(column: pa.Array | pa.ChunkedArray) -> npt.NDArray[Any]:
     return arrays.to_numpy(column) if not column.null_count else column.to_numpy(zero_copy_only=False)
 
 
+def is_viewable(column: pa.ChunkedArray) -> bool:
+    """Whether `column_to_numpy` gives a view of the column's memory."""
+    numbers = types.is_integer(column.type) or types.is_floating(column.type)
+    return bool(
+        (numbers or tensor.is_fixed(column.type)) and column.num_chunks == 1 and not column.null_count
+    )
+
+
 def to_pandas(table: pa.Table) -> Any:
     """A DataFrame. Tensors and Python objects are columns of objects."""
     special = [

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.data._block import tensor
-from runtime.data._block.arrays import of_numpy
+from runtime.data._block.batch import is_viewable, to_numpy
 from runtime.data._block.schema_diff import concat
+from runtime.data._block.window import Window
+
+CONVERTED_BYTES = 1 << 20
+"""Columns that cannot be viewed as arrays are converted in pieces of so many bytes."""
+DRAWN_BYTES = 1 << 20
+"""A shuffle buffer draws batches of so many bytes at a time."""
 
 
 def batches(
@@ -23,6 +29,12 @@ def batches(
         batch_size: rows of a batch; None gives the blocks as they are, without empty ones.
         drop_last: whether a last batch with fewer rows is left out.
     """
+    for table in runs(tables, batch_size, drop_last):
+        yield from cut(table, batch_size)
+
+
+def runs(tables: Iterable[pa.Table], batch_size: int | None, drop_last: bool = False) -> Iterator[pa.Table]:
+    """Tables that hold as many whole batches as their block has, in order; see `batches`. The last may hold less."""
     if batch_size is None:
         yield from (table for table in tables if table.num_rows)
         return
@@ -31,19 +43,42 @@ def batches(
     missing = batch_size
     for table in tables:
         start = 0
-        while table.num_rows - start >= missing:
-            parts.append(table.slice(start, missing))
-            yield concat(parts)
-            start += missing
+        if parts and table.num_rows >= missing:
+            start = missing
+            yield concat([*parts, table.slice(0, start)])
             parts, missing = [], batch_size
+        if not parts and (whole := (table.num_rows - start) // batch_size * batch_size):
+            yield table.slice(start, whole)
+            start += whole
         if start < table.num_rows:
             left = table.num_rows - start
-            parts.append(
-                table.slice(start, left)
-            )  # without the length, tables without columns ignore the start
+            # Without the length, tables without columns ignore the start.
+            parts.append(table.slice(start, left))
             missing -= left
     if parts and not drop_last:
         yield concat(parts)
+
+
+def cut(table: pa.Table, batch_size: int | None) -> Iterator[pa.Table]:
+    """The batches of a run."""
+    if batch_size is None or table.num_rows <= batch_size:
+        yield table
+        return
+    for start in range(0, table.num_rows, batch_size):
+        yield table.slice(start, min(batch_size, table.num_rows - start))
+
+
+def cut_numpy(table: pa.Table, batch_size: int | None) -> Iterator[dict[str, npt.NDArray[Any]]]:
+    """The batches of a run as dicts of arrays, which are made of many batches at a time and cut then."""
+    size = batch_size or table.num_rows
+    step = table.num_rows
+    if not all(map(is_viewable, table.columns)):
+        step = max(size, CONVERTED_BYTES * table.num_rows // max(1, table.nbytes) // size * size)
+    for start in range(0, table.num_rows, step):
+        rows = min(step, table.num_rows - start)
+        columns = to_numpy(table.slice(start, rows))
+        for at in range(0, rows, size):
+            yield {name: values[at : at + size] for name, values in columns.items()}
 
 
 def _check_size(batch_size: int) -> None:
@@ -54,9 +89,8 @@ def _check_size(batch_size: int) -> None:
 class ShuffleBuffer:
     """Draws batches at random from a window over the stream of rows.
 
-    It takes up to twice min_rows, puts them in random order, and hands out batches as views until min_rows are left.
-    So a row is copied about twice, and every batch but those at the end of the stream is drawn from at least
-    min_rows rows.
+    It takes up to twice min_rows, and draws until min_rows are left. So every batch but those at the end of the stream
+    is drawn from at least min_rows rows. Batches have memory of their own.
     """
 
     def __init__(self, min_rows: int, seed: int | None = None) -> None:
@@ -71,14 +105,19 @@ class ShuffleBuffer:
         self._random = np.random.default_rng(seed)
         self._added: list[pa.Table] = []
         self._added_rows = 0
-        self._window: pa.Table | None = None  # in random order
-        self._window_rows = 0
+        self._window: Window | None = None
+        self._drawn: pa.Table | None = None  # rows that were drawn from the window ahead
         self._ended = False
 
     @property
     def rows(self) -> int:
         """Rows that are held."""
         return self._added_rows + self._window_rows
+
+    @property
+    def _window_rows(self) -> int:
+        ahead = 0 if self._drawn is None else self._drawn.num_rows
+        return ahead + (0 if self._window is None else self._window.rows)
 
     def add(self, table: pa.Table) -> None:
         """Takes the rows of a block."""
@@ -93,7 +132,7 @@ class ShuffleBuffer:
     def draw(self, batch_size: int) -> pa.Table | None:
         """A batch at random; None if more blocks have to be added first, and after the last row.
 
-        The last batch may have fewer than batch_size rows.
+        All batches have one size; the last batch may have fewer than batch_size rows.
         """
         _check_size(batch_size)
         needed = batch_size if self._ended else self._min_rows + batch_size
@@ -104,34 +143,23 @@ class ShuffleBuffer:
         if not self._window_rows or (self._window_rows < needed and not self._ended):
             return None
         assert self._window is not None
-        size = min(batch_size, self._window_rows)
-        chosen = self._window.slice(self._window.num_rows - self._window_rows, size)
-        self._window_rows -= size
+        if self._drawn is None or not self._drawn.num_rows:
+            wanted = int(DRAWN_BYTES / max(1.0, self._window.row_bytes))
+            whole = min(wanted, self._window.rows) // batch_size * batch_size
+            self._drawn = self._window.draw(max(whole, batch_size))
+        size = min(batch_size, self._drawn.num_rows)
+        chosen = self._drawn.slice(0, size)
+        self._drawn = self._drawn.slice(size, self._drawn.num_rows - size)
         return chosen
 
     def _refill(self) -> None:
-        parts = self._added
-        if self._window is not None and self._window_rows:
-            left = self._window.slice(self._window.num_rows - self._window_rows, self._window_rows)
-            parts = [left, *parts]
-        rows = concat(parts)
-        self._window_rows = rows.num_rows
-        self._window = permuted(rows, self._random.permutation(rows.num_rows))
+        added = concat(self._added)
         self._added, self._added_rows = [], 0
-
-
-def permuted(table: pa.Table, order: npt.NDArray[np.int64]) -> pa.Table:
-    """The rows in another order; a row of tensors is copied once, however many chunks the table has."""
-    if not table.num_columns:
-        return table
-    indices = of_numpy(order)
-    columns = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if tensor.is_fixed(column.type) and not column.null_count and column.num_chunks > 1:
-            columns[name] = tensor.permuted(column, order)
+        if self._window is None or not self._window.can_add(added):
+            left = [] if self._window is None else [self._window.draw(self._window.rows)]
+            self._window = Window(concat([*left, added]), self._random)
         else:
-            columns[name] = column.combine_chunks().take(indices)
-    return pa.table(columns, schema=table.schema)
+            self._window.add(added)
 
 
 def shuffled_batches(

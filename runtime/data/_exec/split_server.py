@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
+from runtime.data._iteration.prefetch import Cancellation
 from runtime.data._plan.nodes import Given, GivenBlock
 from runtime.data.context import DataContext
 from runtime.data.iterator import DataIterator
@@ -108,31 +110,58 @@ class SplitIterator(DataIterator):
     """One part. It may travel to another process; each pass there is the next epoch of the part."""
 
     def __init__(
-        self, server: Any, part: int, parts: int, context: DataContext, kept: type[PlanHolder]
+        self,
+        server: Any,
+        part: int,
+        parts: int,
+        is_equal: bool,
+        context: DataContext,
+        kept: type[PlanHolder],
     ) -> None:
         self._kept = kept
         self._server = server
         self._part = part
         self._parts = parts
+        self._is_equal = is_equal
         self._context = context
-        self._epoch = 0
 
     def __repr__(self) -> str:
         return f"DataIterator(part {self._part} of {self._parts})"
 
-    def _blocks(self, ahead: int) -> Iterator[pa.Table]:
+    def _blocks(
+        self, ahead: int, cancellation: Cancellation | None = None, epoch: int | None = None, skip: int = 0
+    ) -> Iterator[pa.Table]:
         import runtime
 
-        epoch, self._epoch = self._epoch, self._epoch + 1
-        asked = deque([self._server.next.remote(self._part, epoch)])
+        if epoch is None:
+            epoch = self._where().begin(None).epoch
+        asked: deque[Future[list[Part]]] = deque([self._ask(epoch)])
+        if cancellation is not None:
+            cancellation.on_set(lambda: [each.cancel() for each in list(asked)])
         while True:
-            found = runtime.get(asked.popleft())
+            found = asked.popleft().result()
             if not found:
                 return
-            asked.append(self._server.next.remote(self._part, epoch))
+            asked.append(self._ask(epoch))
+            if cancellation is not None and cancellation.is_set:
+                return
             ((ref, start, rows),) = found
+            if skip >= rows:
+                skip -= rows
+                continue
+            start, rows, skip = start + skip, rows - skip, 0
             table = runtime.get(ref)
             yield table if start == 0 and rows == table.num_rows else table.slice(start, rows)
+
+    def _ask(self, epoch: int) -> Future[list[Part]]:
+        return self._server.next.remote(self._part, epoch).future()  # type: ignore[no-any-return]
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        if not self._is_equal:
+            raise ValueError(
+                "Only parts of streaming_split(equal=True) can be resumed: otherwise blocks go to whoever asks first."
+            )
+        super().load_state_dict(state)
 
     def world_size(self) -> int:
         """How many parts there are."""
@@ -163,4 +192,6 @@ def iterators(dataset: Any, parts: int, equal: bool) -> list[DataIterator]:
     import runtime
 
     server = runtime.remote(num_cpus=0, max_concurrency=parts + 2)(SplitServer).remote(dataset, parts, equal)
-    return [SplitIterator(server, part, parts, dataset._context, dataset._kept) for part in range(parts)]
+    return [
+        SplitIterator(server, part, parts, equal, dataset._context, dataset._kept) for part in range(parts)
+    ]

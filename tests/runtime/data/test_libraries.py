@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from runtime.data._block import batch
+from runtime.data._iteration.tensors import device_of
 from runtime.data._libraries import load
 from runtime.data.io.filesystems import resolve
-from runtime.data.iterator import _tensors
 
 WITHOUT_EXTRA = """
 import sys
@@ -57,7 +57,7 @@ def test_every_entry_names_the_extra(library):
         ("pandas", lambda: batch.to_pandas(pa.table({})), "pandas.* pip install pandas"),
         (
             "torch",
-            lambda: _tensors({}, None, None, False),
+            lambda: device_of("auto"),
             "iter_torch_batches needs torch.* pip install torch",
         ),
         ("PIL", lambda: load("PIL.Image", "read_images"), "read_images needs Pillow.* pip install Pillow"),

@@ -1,0 +1,163 @@
+"""Iterators of data sets: the thread that prepares batches, and epochs that go on where others were left."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from runtime.data._plan import nodes
+from runtime.data._plan.skipping import without_first_rows
+from runtime.data.dataset import Dataset
+from runtime.data.iterator import DataIterator
+from tests.polling import eventually
+from tests.under_test import ray
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def numbers(rows: int = 1000, blocks: int = 7) -> Dataset:
+    return ray.data.range(rows, override_num_blocks=blocks)  # type: ignore[no-any-return]
+
+
+def ids(batches: Any) -> list[int]:
+    return [int(n) for batch in batches for n in batch["id"]]
+
+
+def threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name in ("prefetch", "data set")]
+
+
+class TestPrefetching:
+    def test_batches_are_made_in_another_thread_in_order(self) -> None:
+        names: set[str] = set()
+
+        def collate(batch: Any) -> Any:
+            names.add(threading.current_thread().name)
+            return batch
+
+        made = numbers().map_batches(lambda batch: batch)
+        assert ids(made.iter_batches(batch_size=10, prefetch_batches=3, _collate_fn=collate)) == list(
+            range(1000)
+        )
+        assert names == {"prefetch"}
+        assert ids(made.iter_batches(batch_size=10, prefetch_batches=0)) == list(range(1000))
+        assert not threads()
+
+    def test_errors_come_to_the_consumer(self) -> None:
+        def collate(batch: Any) -> Any:
+            if batch["id"][0] == 20:
+                raise KeyError("twenty")
+            return batch
+
+        batches = iter(numbers().iter_batches(batch_size=10, _collate_fn=collate))
+        assert ids([next(batches), next(batches)]) == list(range(20))
+        with pytest.raises(KeyError, match="twenty"):
+            next(batches)
+        assert not threads()
+
+    @pytest.mark.parametrize("way", ["break", "raise", "close"])
+    def test_nothing_runs_after_an_iterator_that_was_left(self, way: str, tmp_path: Any) -> None:
+        """Also if the next block would never come."""
+
+        def waits(batch: Any) -> Any:
+            while batch["id"][0] and not (tmp_path / "go").exists():
+                threading.Event().wait(0.01)
+            return batch
+
+        made = numbers(10, 10).map_batches(waits)
+        if way == "close":
+            batches = iter(made.iter_batches(batch_size=1))
+            next(batches)
+            batches.close()  # type: ignore[attr-defined]
+        else:
+            try:
+                for _ in made.iter_batches(batch_size=1):
+                    if way == "raise":
+                        raise KeyboardInterrupt
+                    break
+            except KeyboardInterrupt:
+                pass
+        eventually(lambda: not threads())
+        (tmp_path / "go").touch()
+
+
+def resumed(make: Any, options: dict[str, Any], batches: int) -> tuple[list[int], list[int]]:
+    """The rows of a whole epoch, and those of one that another iterator ended."""
+    first: DataIterator = make()
+    before: list[int] = []
+    passes = first.iter_batches(**options)
+    for number, batch in enumerate(passes):
+        before += ids([batch])
+        if number == batches - 1:
+            break
+    second = make()
+    second.load_state_dict(first.state_dict())
+    return before, before + ids(second.iter_batches(**options))
+
+
+class TestStates:
+    @pytest.mark.parametrize("batches", [1, 30, 100])
+    @pytest.mark.parametrize("shuffled", [{}, {"local_shuffle_buffer_size": 50}])
+    def test_an_epoch_goes_on(self, batches: int, shuffled: dict[str, Any]) -> None:
+        made = numbers(1000).materialize()
+        before, rows = resumed(made.iterator, {"batch_size": 10, **shuffled}, batches)
+        assert len(before) == 10 * batches
+        assert sorted(rows) == list(range(1000))
+        if not shuffled:
+            assert rows == list(range(1000))
+
+    def test_of_a_plan_that_is_computed_again(self) -> None:
+        made = numbers(100, 5).map_batches(lambda batch: batch)
+        _, rows = resumed(made.iterator, {"batch_size": 10}, 3)
+        assert rows == list(range(100))
+
+    def test_count_what_the_consumer_got(self) -> None:
+        iterator = numbers(100).iterator()
+        assert iterator.state_dict() == {"epoch": 0, "rows": 0, "seed": None}
+        for _ in iterator.iter_batches(batch_size=30, prefetch_batches=3, local_shuffle_seed=5):
+            break
+        assert iterator.state_dict() == {"epoch": 0, "rows": 30, "seed": 5}
+        assert len(ids(iterator.iter_batches())) == 100  # another pass is whole
+        assert iterator.state_dict()["epoch"] == 2
+        assert iterator.state_dict()["rows"] == 0
+
+    def test_of_equal_parts(self) -> None:
+        def part() -> DataIterator:
+            made: DataIterator = numbers(100, 10).streaming_split(2, equal=True)[1]
+            return made
+
+        _, rows = resumed(part, {"batch_size": 8}, 3)
+        assert rows == ids(part().iter_batches())
+        unequal = numbers(100, 10).streaming_split(2)[0]
+        with pytest.raises(ValueError, match="equal=True"):
+            unequal.load_state_dict(unequal.state_dict())
+
+
+class TestSkipping:
+    def test_given_blocks_are_not_read(self) -> None:
+        blocks = tuple(nodes.GivenBlock(f"block {i}", 10, 80) for i in range(3))
+        plan = nodes.Rename(nodes.Given(blocks), {"id": "n"})
+        node, left = without_first_rows(plan, 15)
+        assert left == 0
+        (source,) = node.inputs
+        assert isinstance(source, nodes.Given)
+        assert [(block.ref, block.start, block.rows) for block in source.blocks] == [
+            ("block 1", 5, 5),
+            ("block 2", 0, 10),
+        ]
+        assert without_first_rows(plan, 0) == (plan, 0)
+
+    def test_what_changes_the_number_of_rows_is_computed(self) -> None:
+        plan = nodes.Sample(nodes.Given((nodes.GivenBlock("block", 10, 80),)), 0.5)
+        assert without_first_rows(plan, 3) == (plan, 3)
+
+
+def test_a_shutdown_ends_an_iterator() -> None:
+    batches = iter(numbers(10, 10).map_batches(lambda batch: batch).iter_batches(batch_size=1))
+    next(batches)
+    ray.shutdown()
+    with pytest.raises(Exception):  # noqa: B017 - that the session is over
+        list(batches)
+    assert not threads()
