@@ -206,6 +206,9 @@ class UdfStep:
     def __init__(self, udf: Udf) -> None:
         self.udf = udf
         self._callable: Callable[..., Any] | None = None
+        self._runner: asyncio.Runner | None = (
+            None  # of an instance, whose locks and tasks belong to one event loop
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return UdfStep, (self.udf,)
@@ -232,9 +235,9 @@ class UdfStep:
                 return bare(value, *args, **kwargs)
 
             if _is_async(bare):
-                return _batches_async(tables, self.udf, lambda batch: bare(batch, *args, **kwargs))
+                return self._run_async(tables, lambda batch: bare(batch, *args, **kwargs))
         elif _is_async(fn):
-            return _batches_async(tables, self.udf, fn)
+            return self._run_async(tables, fn)
         match self.udf.kind:
             case "map_batches" | "map_groups":
                 return _by_batch(tables, self.udf, fn)
@@ -245,6 +248,15 @@ class UdfStep:
             case "filter":
                 return _kept(tables, self.udf, fn)
         raise AssertionError(self.udf.kind)
+
+    def _run_async(self, tables: Tables, fn: Callable[..., Any]) -> Tables:
+        if not isinstance(self.udf.fn, type):
+            with asyncio.Runner() as runner:
+                yield from _batches_async(tables, self.udf, fn, runner)
+            return
+        if self._runner is None:
+            self._runner = asyncio.Runner()
+        yield from _batches_async(tables, self.udf, fn, self._runner)
 
 
 def _is_async(fn: Any) -> bool:
@@ -304,7 +316,7 @@ def _returned(batch: Any, udf: Udf) -> pa.Table:
     return from_batch(batch)
 
 
-def _batches_async(tables: Tables, udf: Udf, fn: Callable[..., Any]) -> Tables:
+def _batches_async(tables: Tables, udf: Udf, fn: Callable[..., Any], runner: asyncio.Runner) -> Tables:
     """Coroutines run side by side, their results in order; async generators one after another."""
     if udf.kind != "map_batches":
         raise TypeError(f"{udf.name}: only map_batches takes async functions.")
@@ -323,7 +335,7 @@ def _batches_async(tables: Tables, udf: Udf, fn: Callable[..., Any]) -> Tables:
     async def together() -> list[list[Any] | Exception]:
         return list(await asyncio.gather(*(one(*view) for view in views)))
 
-    for results in asyncio.run(together()):
+    for results in runner.run(together()):
         if isinstance(results, Exception):
             raise results
         for each in results:
