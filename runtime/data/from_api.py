@@ -43,9 +43,11 @@ def from_arrow(
     """
     import pyarrow as pa
 
+    from runtime.data._block.views import without_views
+
     given = tables if isinstance(tables, list | tuple) else [tables]
     made = [pa.ipc.open_stream(table).read_all() if isinstance(table, bytes) else table for table in given]
-    return _given(made, override_num_blocks)
+    return _given([without_views(table) for table in made], override_num_blocks)
 
 
 def from_blocks(blocks: Sequence[Any]) -> MaterializedDataset:
@@ -210,8 +212,8 @@ def _converted(form: str, value: Any) -> tuple[pa.Table | None, tuple[bool, int,
     if form == "numpy":
         table = _of_array(value)
     elif isinstance(value, bytes):
-        table = pa.ipc.open_stream(value).read_all()
+        table = batch.from_batch(pa.ipc.open_stream(value).read_all())
     else:
         table = batch.from_batch(value)
-    is_table = isinstance(value, pa.Table)
+    is_table = table is value
     return (None if is_table else table), (is_table, table.num_rows, table.nbytes, table.schema)

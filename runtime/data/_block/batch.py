@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as types
 
-from runtime.data._block import arrays, objects, tensor
+from runtime.data._block import arrays, objects, tensor, views
 from runtime.data._libraries import load
 
 FORMATS = ("default", "numpy", "pandas", "pyarrow", "polars")
@@ -152,15 +152,15 @@ def from_batch(batch: Any) -> pa.Table:
         ValueError: columns have different lengths.
     """
     if isinstance(batch, pa.Table):
-        return batch
+        return views.without_views(batch)
     if isinstance(batch, pa.RecordBatch):
-        return pa.Table.from_batches([batch])
+        return views.without_views(pa.Table.from_batches([batch]))
     if isinstance(batch, Mapping):
-        return _from_columns(batch)
+        return views.without_views(_from_columns(batch))
     if _is_of(batch, "pandas", "DataFrame"):
         return _from_pandas(batch)
     if _is_of(batch, "polars", "DataFrame"):
-        return batch.to_arrow()
+        return views.without_views(batch.to_arrow())
     raise TypeError(
         f"a batch is a dict of columns, a pyarrow.Table, or a DataFrame of pandas or polars, not "
         f"{type(batch).__name__}; a function that makes rows belongs into map or flat_map"

@@ -25,10 +25,22 @@ def call(name: str, args: Sequence[Any], options: dict[str, Any]) -> Any:
     if own is None or (expressions and hasattr(pc, name)):
         if not hasattr(pc, name):
             raise TypeError(f"{name!r} is no function of pyarrow.compute")
-        return getattr(pc, name)(*args, **options)
+        function = getattr(pc, name)
+        try:
+            return function(*args, **options)
+        except pa.ArrowInvalid:
+            if expressions or not any(types.is_decimal128(arg.type) for arg in args):
+                raise
+            return function(*map(_wider, args), **options)  # the result may have more than 38 digits
     if expressions:
         raise NotImplementedError(name)
     return own(*(one_chunk(arg) for arg in args), **options)
+
+
+def _wider(value: Any) -> Any:
+    """A decimal with room for 76 digits; anything else as it is."""
+    kind = value.type
+    return value.cast(pa.decimal256(kind.precision, kind.scale)) if types.is_decimal128(kind) else value
 
 
 def _is_integer(value: Any) -> bool:

@@ -240,13 +240,9 @@ def as_table(block: Any) -> pa.Table:
     """A block as a table. Raises TypeError for what is neither a table, a record batch nor a data frame."""
     import pyarrow as pa
 
-    if isinstance(block, pa.Table):
-        return block
-    if isinstance(block, pa.RecordBatch):
-        return pa.Table.from_batches([block])
-    if hasattr(block, "iloc") and hasattr(block, "columns"):
-        from runtime.data._block import batch
+    from runtime.data._block import batch
 
+    if isinstance(block, pa.Table | pa.RecordBatch) or (hasattr(block, "iloc") and hasattr(block, "columns")):
         return batch.from_batch(block)
     raise TypeError(
         f"A block is a pyarrow.Table or a pandas.DataFrame, not {type(block).__name__}: {block!r:.200}"

@@ -158,11 +158,13 @@ class ParquetDatasource(FileBasedDatasource):
 
         if self._given_schema is not None or not self._files:
             return self._given_schema
+        from runtime.data._block.views import plain_schema
+
         schema: pa.Schema | None = None
         for file, footer in zip(
             self._sample(self._files), self._read_footers(self._sample(self._files)), strict=True
         ):
-            own = footer.schema.to_arrow_schema().remove_metadata()
+            own = plain_schema(footer.schema.to_arrow_schema().remove_metadata())
             if schema is None or schema.equals(own):
                 schema = own if schema is None else schema
                 continue
@@ -243,11 +245,16 @@ class ParquetDatasource(FileBasedDatasource):
 
     def _row_groups(self, file: File, schema: pa.Schema) -> list[int]:
         """The row groups of a file that may have rows that satisfy the predicate."""
+        import pyarrow as pa
+
         if self._predicate is None:
             return list(range(self._footers[file.path].num_row_groups))
         fragment = self._fragment(file, schema)
         expression = self._predicate.to_arrow()
-        subset = fragment.subset(expression, schema=self._full_schema(schema, file.path))
+        try:
+            subset = fragment.subset(expression, schema=self._full_schema(schema, file.path))
+        except pa.ArrowNotImplementedError:  # statistics of a type that cannot be compared, as string_view
+            return list(range(self._footers[file.path].num_row_groups))
         return [group.id for group in subset.row_groups]
 
     # ---- what tasks do
@@ -267,13 +274,13 @@ class ParquetDatasource(FileBasedDatasource):
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from runtime.data._block import batch, tensor
+        from runtime.data._block import batch, tensor, views
 
         path = part.file.path
         remote = not is_local(self._filesystem)
         with self._filesystem.open_input_file(path) as source:
             file = pq.ParquetFile(source, pre_buffer=remote)
-            own = file.schema_arrow.remove_metadata()
+            own = views.plain_schema(file.schema_arrow.remove_metadata())
             schema = self._full_schema(self._schema or own, path)
             wanted = list(schema.names if self._columns is None else self._columns)
             used = wanted + sorted(

@@ -6,6 +6,7 @@ import datetime
 import logging
 import math
 import pickle
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -311,6 +312,14 @@ def test_logarithms_of_negative_numbers_are_nan() -> None:
     values = col("i").log10().evaluate(TABLE).to_pylist()
     assert values[0] == pytest.approx(math.log10(7))
     assert math.isnan(values[1])
+
+
+def test_decimals_have_room_for_their_result() -> None:
+    price, part = (pa.array([Decimal(text)]).cast(pa.decimal128(15, 2)) for text in ("901.00", "0.06"))
+    total = col("price") * (lit(1) - col("part")) * (lit(1) + col("part"))
+    found = total.evaluate(pa.table({"price": price, "part": part}))
+    assert found.to_pylist() == [Decimal("901") * (1 - Decimal("0.06")) * (1 + Decimal("0.06"))]
+    assert total.get_type(pa.schema({"price": price.type, "part": part.type})) == found.type
 
 
 def test_no_rows() -> None:
