@@ -59,6 +59,7 @@ class DataContext:
         enable_progress_bars: whether a terminal shows the progress.
         retried_io_errors: parts of messages of errors of reading and writing after which it is tried again, 10 times
             with growing pauses. After errors of networks and busy servers it is anyway, 5 times.
+        kept_heap_bytes: freed memory that a worker keeps for the arrays of its next batches; 0: as the C library does.
         local_bytes_per_core: relational plans whose input is smaller run in this process; 0: never.
     """
 
@@ -74,6 +75,7 @@ class DataContext:
     enable_rich_progress_bars: bool = False
     use_ray_tqdm: bool = True
     local_bytes_per_core: int = 64 * MIB
+    kept_heap_bytes: int = 64 * MIB
     scheduling_strategy: Any = None
     retried_io_errors: list[str] = field(default_factory=lambda: list(RETRIED_IO_ERRORS))
     _config: dict[str, Any] = field(default_factory=dict)

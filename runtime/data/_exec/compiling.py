@@ -160,7 +160,7 @@ class Compiler:
     ) -> Stage:
         if target_bytes is None:
             target_bytes = self.target_bytes if finish is None else self._exchange_bytes
-        program = Program(name, steps, target_bytes, finish)
+        program = Program(name, steps, target_bytes, finish, self._context.kept_heap_bytes)
         options = dict(compute.options)
         if compute.pool is not None:
             return Stage(

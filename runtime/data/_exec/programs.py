@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from runtime._extension.streams import Described
 
+from . import heap
 from .bundles import Order
 from .steps import Attempt, Ready, Step, UdfStep
 
@@ -30,15 +31,22 @@ class Program:
         steps: in order. With a read task as the only argument of its work, it reads that first.
         target_bytes: how large blocks should be.
         finish: see `Finish`.
+        heap_bytes: see `DataContext.kept_heap_bytes`.
     """
 
     def __init__(
-        self, name: str, steps: Sequence[Step], target_bytes: int, finish: Finish | None = None
+        self,
+        name: str,
+        steps: Sequence[Step],
+        target_bytes: int,
+        finish: Finish | None = None,
+        heap_bytes: int = 0,
     ) -> None:
         self.name = name
         self._steps = tuple(steps)
         self._target_bytes = target_bytes
         self._finish = finish
+        self._heap_bytes = heap_bytes
         self._id = uuid.uuid4().hex
         self._packed: bytes | None = None
 
@@ -46,7 +54,7 @@ class Program:
         if self._packed is None:
             from runtime import cloudpickle
 
-            content = (self.name, self._steps, self._target_bytes, self._finish)
+            content = (self.name, self._steps, self._target_bytes, self._finish, self._heap_bytes)
             self._packed = cloudpickle.dumps(content)
         return _unpickled, (self._id, self._packed)
 
@@ -153,6 +161,8 @@ def _unpickled(program_id: str, packed: bytes) -> Program:
 
         known = Program(*cloudpickle.loads(packed))
         known._id, known._packed = program_id, packed
+        if known._heap_bytes:
+            heap.keep(known._heap_bytes)
         while len(_programs) >= KEPT:
             del _programs[next(iter(_programs))]
         _programs[program_id] = known
