@@ -7,21 +7,20 @@ names one thing of its kind at a time.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+import msgspec
 
 Key = Hashable
 
 # ---------------------------------------------------------------- events
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """The first event."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(msgspec.Struct, frozen=True):
     """A task or call has ended, or a stream has no more items. `value`: if it was asked for (`fetch`)."""
 
     key: Key
@@ -30,16 +29,14 @@ class Done:
     node_ids: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """A task, call or stream has ended with an error."""
 
     key: Key
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(msgspec.Struct, frozen=True):
     """A stream has given an item that was asked for (`Take`). `ResultOf((key, index))` stands for its value; `metadata`
     has come along (`runtime._extension.streams`)."""
 
@@ -50,8 +47,7 @@ class Item:
     metadata: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class ActorUp:
+class ActorUp(msgspec.Struct, frozen=True):
     """An actor's constructor has returned, for the first time or after a restart."""
 
     key: Key
@@ -59,46 +55,40 @@ class ActorUp:
     restarts: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ActorLost:
+class ActorLost(msgspec.Struct, frozen=True):
     """The process of an actor has ended, and the actor restarts."""
 
     key: Key
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ActorDied:
+class ActorDied(msgspec.Struct, frozen=True):
     """An actor is dead, killed or not. Its key is free again."""
 
     key: Key
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(msgspec.Struct, frozen=True):
     """The time of a `Sleep` is over."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Requested:
+class Requested(msgspec.Struct, frozen=True):
     """Somebody wants something of the controller. A `Reply` with this number must follow, sooner or later."""
 
     number: int
     what: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Overdue:
+class Overdue(msgspec.Struct, frozen=True):
     """A wait has lasted for longer than its limit. Told once."""
 
     wait: Wait
 
 
-@dataclass(frozen=True, slots=True)
-class Noticed:
+class Noticed(msgspec.Struct, frozen=True):
     """Something that the controller watches has changed: see `runtime._extension.news`."""
 
     news: Any
@@ -121,15 +111,13 @@ Event = (
 # ---------------------------------------------------------------- effects
 
 
-@dataclass(frozen=True, slots=True)
-class ResultOf:
+class ResultOf(msgspec.Struct, frozen=True):
     """Among the arguments of a task, call or actor: the result of that key, whose value travels without the loop."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Submit:
+class Submit(msgspec.Struct, frozen=True):
     """Runs a task: `Done` or `Failed` follows, and before it `Item` for each that was taken if it is a generator.
 
     `function`: what `remote` has made. `options`: of `.options()`. `fetch`: `Done` has the value, which must be small.
@@ -138,38 +126,35 @@ class Submit:
     key: Key
     function: Any
     args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     fetch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """Calls a method of an actor: as `Submit`."""
 
     key: Key
     actor: Key
     method: str
     args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     fetch: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CreateActor:
+class CreateActor(msgspec.Struct, frozen=True):
     """Creates an actor: `ActorUp` follows, and `ActorDied` in the end. It lives until `Kill`, or
     as long as the loop."""
 
     key: Key
     cls: Any
     args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    options: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class CreateGang:
+class CreateGang(msgspec.Struct, frozen=True):
     """Creates actors together with their placement group, all or none: `ActorUp` and `ActorDied` follow for each. When
     one is dead for good, the others end and the placement group is removed (`runtime._extension.gangs`).
 
@@ -181,22 +166,19 @@ class CreateGang:
     strategy: str = "PACK"
 
 
-@dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(msgspec.Struct, frozen=True):
     """Ends an actor. An unknown one is dead already."""
 
     actor: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(msgspec.Struct, frozen=True):
     """Cancels a task, call or stream: `Failed` follows, or what had happened before."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(msgspec.Struct, frozen=True):
     """Asks for the next items of a stream. Without it the stream's generator pauses at its limit. The end counts as an
     item: only who asks hears of it."""
 
@@ -204,23 +186,20 @@ class Take:
     items: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+class Store(msgspec.Struct, frozen=True):
     """Makes a value the result of a key."""
 
     key: Key
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Forget:
+class Forget(msgspec.Struct, frozen=True):
     """The result of a key is not needed any more. Without it the loop keeps every result."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(msgspec.Struct, frozen=True):
     """`TimerFired` follows after a time. A second one with the same key replaces the first; `seconds` < 0
     removes it."""
 
@@ -228,8 +207,7 @@ class Sleep:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True):
     """`Noticed` tells of the nodes (`what` "nodes"), or of a key of the key-value store."""
 
     what: str
@@ -237,8 +215,7 @@ class Watch:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, frozen=True):
     """Answers a request. A value that is `ResultOf` gives the asker a reference."""
 
     number: int
@@ -246,8 +223,7 @@ class Reply:
     error: BaseException | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """Ends the loop, which returns the value or raises the error. Actors that are not detached end with it."""
 
     value: Any = None
@@ -273,8 +249,7 @@ Effect = (
 # ---------------------------------------------------------------- the controller
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """One thing that a controller waits for.
 
     `what`: in words, for reports. `since_s`: the time of the event that began it. `limit_s`: after so long the

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Final
+
+import msgspec
 
 from runtime._core.fsm import Edge, Machine
 
@@ -102,16 +103,14 @@ class Member:
             self.since_s = now
 
 
-@dataclass(frozen=True)
-class GangSpec:
+class GangSpec(msgspec.Struct, frozen=True):
     """The placement group of members that are created together, with a bundle of these resources for each."""
 
     bundle: Mapping[str, float]
     strategy: str = "PACK"
 
 
-@dataclass(frozen=True)
-class GroupSpec:
+class GroupSpec(msgspec.Struct, frozen=True):
     """What the members of a group are.
 
     `options_of`: the options of the n-th actor that is created. `most_calls`: of one member at a time. `start_limit_s`:
@@ -123,7 +122,7 @@ class GroupSpec:
     name: str
     cls: Any
     args: Sequence[Any] = ()
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    kwargs: Mapping[str, Any] = msgspec.field(default_factory=dict)
     options_of: Callable[[int], Mapping[str, Any]] = lambda _number: {}
     most_calls: int = 1
     start_limit_s: float | None = None

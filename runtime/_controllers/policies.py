@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from .controller import Key
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """How a group stands.
 
     `idle`: with the time since when each is. `room`: the calls that members can take now. `waiting`: the calls that
@@ -36,8 +36,7 @@ class Standing:
         return [*self.starting, *(key for key, _ in self.idle), *self.busy]
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """`create`: how many. `drain`: these end after their calls. `end`: these at once. `failure`: the group is given up,
     with all its members."""
 
@@ -54,8 +53,7 @@ class Policy(Protocol):
         """What to do."""
 
 
-@dataclass
-class _Budget:
+class _Budget(msgspec.Struct):
     """How many deaths are forgiven; -1: all."""
 
     left: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from runtime._core.actors import ActorState
 from runtime._core.nodes import NodeState
@@ -23,8 +24,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectReady:
+class ObjectReady(msgspec.Struct, frozen=True):
     """An object has its value. Nothing was fetched or unpickled.
 
     `failed`: the value is an error. `size_bytes`: of the serialized value. `node_ids`: the nodes with a copy; none for
@@ -37,15 +37,13 @@ class ObjectReady:
     node_ids: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ItemReady:
+class ItemReady(msgspec.Struct, frozen=True):
     """A generator has a next item, or has ended."""
 
     generator: ObjectRefGenerator
 
 
-@dataclass(frozen=True, slots=True)
-class NodeChanged:
+class NodeChanged(msgspec.Struct, frozen=True):
     """A node has joined (ALIVE), drains (DRAINING), has resumed (ALIVE) or died (DEAD).
 
     `reason`: of its death. `resources`: in total, in units.
@@ -59,8 +57,7 @@ class NodeChanged:
     resources: Mapping[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class ActorChanged:
+class ActorChanged(msgspec.Struct, frozen=True):
     """An actor has another state. `reason`: of its death. `node_id`: where it is, or ""."""
 
     actor_id: str
@@ -70,8 +67,7 @@ class ActorChanged:
     restarts: int
 
 
-@dataclass(frozen=True, slots=True)
-class KeyChanged:
+class KeyChanged(msgspec.Struct, frozen=True):
     """A key of the key-value store has another value; None: it has none."""
 
     namespace: str
@@ -79,8 +75,7 @@ class KeyChanged:
     value: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class Posted:
+class Posted(msgspec.Struct, frozen=True):
     """What the program itself has told (`Subscription.post`)."""
 
     what: object

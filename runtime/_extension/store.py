@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+
+import msgspec
 
 from runtime._owner.context import chosen_tag
 from runtime._wire.messages.node import NodeStore, StoreStatus
@@ -13,8 +14,7 @@ from runtime.object_ref import ObjectRef
 from .process import connected
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectLocation:
+class ObjectLocation(msgspec.Struct, frozen=True):
     """`node_ids`: the nodes with a copy; none for a small value, which its owner keeps, and for a pending one.
     `size_bytes`: of the serialized value; None while it is pending."""
 
@@ -22,8 +22,7 @@ class ObjectLocation:
     size_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Held:
+class Held(msgspec.Struct, frozen=True):
     """What some objects take on a node. An object that is both in memory and in a file counts as both."""
 
     memory_bytes: int
@@ -31,8 +30,7 @@ class Held:
     objects: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUse:
+class StoreUse(msgspec.Struct, frozen=True):
     """The object store of one node.
 
     `reserved_bytes`: set aside by processes for objects to come, and not used. `evictable_bytes`: of what is used, what

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+import msgspec
+
 from runtime._controllers.controller import (
     Begin,
     Call,
@@ -485,7 +487,7 @@ class Execution:
             options["num_returns"] = "streaming"
             for effect in stage.group.call(key, "run", args, self._now):
                 if isinstance(effect, Call):
-                    effect = dataclasses.replace(effect, options=options)
+                    effect = msgspec.structs.replace(effect, options=options)
                 self._effects.append(effect)
         block_bytes = stage.prediction.block_bytes
         task = stage.running[key] = Running(key, work, block_bytes)
