@@ -126,7 +126,6 @@ def _arrived(
         except (GroupError, TimeoutError) as error:
             results([sent])  # raises what the maker died of, or why it did not send
             raise TensorTransportError(f"The tensor did not come from {maker!r}: {error}") from error
-        results([sent])
     return tensor
 
 

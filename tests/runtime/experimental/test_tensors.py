@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Iterator
@@ -15,7 +16,11 @@ from tests.under_test import OWN, exceptions, ray
 if not OWN:
     pytest.skip("Ray's need torch where it is installed", allow_module_level=True)
 
-from runtime.experimental.collective import create_collective_group, destroy_all_collective_groups
+from runtime.experimental.collective import (
+    create_collective_group,
+    destroy_all_collective_groups,
+    destroy_collective_group,
+)
 
 WAIT_S = 300
 
@@ -54,6 +59,27 @@ class Actor:
 
     def pid(self) -> int:
         return os.getpid()
+
+
+@ray.remote(num_cpus=0, enable_tensor_transport=True)
+class AsyncActor:
+    @ray.method(tensor_transport="gloo")
+    async def make(self, size: int) -> Any:
+        import torch
+
+        await asyncio.sleep(0)
+        self.made = torch.arange(size)
+        return [self.made]
+
+    async def sum(self, result: Any) -> int:
+        await asyncio.sleep(0)
+        return int(result[0].sum())
+
+    async def awaited(self, refs: list[Any]) -> int:
+        return int((await refs[0])[0].sum())
+
+    async def is_mine(self, result: Any) -> bool:
+        return bool(result[0].data_ptr() == self.made.data_ptr())
 
 
 @ray.remote(num_cpus=0)
@@ -105,6 +131,20 @@ def test_a_call_chooses_its_transport(actors: list[Any]) -> None:
     assert ray.get(other.__ray_call__.remote(lambda _, tensor: tensor.tolist(), ref)) == [2, 2, 2]
     assert ray.get(maker.make.options(tensor_transport="object_store").remote(2))["one"].tolist() == [0, 1]
     assert ray.get(maker.text.remote()) == "no tensor"
+
+
+def test_async_actors(session: None) -> None:
+    pytest.importorskip("torch", exc_type=ImportError)
+    first, second = actors = [AsyncActor.remote() for _ in range(2)]
+    group = create_collective_group(actors, "gloo")
+    refs = [first.make.remote(10), second.make.remote(100)]
+    assert ray.get(first.is_mine.remote(refs[0]), timeout=WAIT_S)
+    for _ in range(5):  # both ways at once: each event loop waits, and hands out nevertheless
+        calls = [first.sum.remote(refs[1]), second.sum.remote(refs[0]), first.awaited.remote([refs[1]])]
+        assert ray.get(calls, timeout=WAIT_S) == [4950, 45, 4950]
+    destroy_collective_group(group)
+    for actor in actors:
+        ray.kill(actor)
 
 
 def test_a_maker_that_dies(session: None) -> None:
