@@ -33,6 +33,7 @@ class Waiter:
         self._poll = select.poll()
         for fd in self._fds:
             self._poll.register(fd, select.POLLIN)
+        self._together: select.epoll | None = None  # of all descriptors: an event loop watches only this one
         self._loops: dict[asyncio.AbstractEventLoop, asyncio.Future[None]] = {}
 
     def wait(self, deadline: float | None) -> Ready:
@@ -46,20 +47,24 @@ class Waiter:
             return ready
         loop = asyncio.get_running_loop()
         woken: asyncio.Future[None] = loop.create_future()
-        for fd in self._fds:
-            loop.add_reader(fd, _set, woken)
+        if self._together is None:
+            self._together = select.epoll()
+            for fd in self._fds:
+                self._together.register(fd, select.EPOLLIN)
+        fd = self._together.fileno()
+        loop.add_reader(fd, _set, woken)
         self._loops[loop] = woken
         try:
-            async with asyncio.timeout_at(
-                None if deadline is None else loop.time() + deadline - time.monotonic()
-            ):
+            if deadline is None:
                 await woken
+            else:
+                async with asyncio.timeout_at(loop.time() + deadline - time.monotonic()):
+                    await woken
         except TimeoutError:
             pass
         finally:
             self._loops.pop(loop, None)
-            for fd in self._fds:
-                loop.remove_reader(fd)
+            loop.remove_reader(fd)
         return self.wait(0.0)
 
     def wake(self) -> None:
