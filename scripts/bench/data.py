@@ -7,7 +7,7 @@
     python scripts/bench/data.py --scale 0.01                 # less input
 
 Every result is checked. The input, 1 GB of files, is made in --folder once; TPC-H by tpchgen-cli where it is installed.
-What needs torch is left out where it is missing.
+What needs torch or scikit-learn is left out where they are missing.
 """
 
 from __future__ import annotations
@@ -49,6 +49,7 @@ METRICS = (
     Metric("2,000 text files: all", "s", 3, 6),
     Metric("2,000 CSV files: first batch", "s", 10, 20, "50 rows each"),
     Metric("2,000 CSV files: all", "s", 2.8, 6, "", anchor_floor=FIFTH),
+    Metric("5,000 JPEG images", "images/s", 1, 3, "64 x 64, decoded and added up", anchor_floor=FIFTH),
     Metric("map of rows", "rows/s", 3.2, 6, "100,000 rows", anchor_floor=0.8),
     Metric("flat_map of rows", "rows/s", 3.2, 6, "three rows of each", anchor_floor=0.8),
     Metric("filter of rows by a function", "rows/s", 3.2, 6, "half of them", anchor_floor=0.8),
@@ -78,6 +79,7 @@ PARTS = {
     "batches": ("iter_",),
     "batches_of_parquet": ("iter_batches of Parquet",),
     "small_files": ("2,000",),
+    "images": ("5,000",),
     "row_wise": ("map of", "flat_map", "filter"),
     "write": ("write",),
     "killed": ("map_batches",),

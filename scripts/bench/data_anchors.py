@@ -162,6 +162,16 @@ class Anchors:
 
         self.t.seconds("2,000 CSV files: all", polars, equal(expected), "Polars")
 
+    def images(self) -> None:
+        def rate() -> float:
+            paths = list(self.inputs.photos.glob("*.jpg"))
+            expected = sum(map(functions.light_of_file, paths))
+            with multiprocessing.Pool(CPUS) as pool:
+                total = lambda: sum(pool.imap(functions.light_of_file, paths, 50))  # noqa: E731
+                return len(paths) / self.t.seconds_of(total, equal(expected))
+
+        self.t.take("5,000 JPEG images", rate, POOL)
+
     def row_wise(self) -> None:
         rows = self.inputs.scaled(100_000)
         tables = (squares, triples, evens)

@@ -78,6 +78,22 @@ def characters(texts: Iterable[str]) -> int:
     return sum(map(len, texts))
 
 
+def light_of(images: Any) -> int:
+    """The sum of all values of all pixels."""
+    return int(np.asarray(images).sum(dtype=np.int64))
+
+
+def light_of_batch(batch: Batch) -> Batch:
+    return {"light": np.array([light_of(batch["image"])])}
+
+
+def light_of_file(path: Path) -> int:
+    from PIL import Image
+
+    with Image.open(path) as image:
+        return light_of(image)
+
+
 def make_tensors(batch: Batch) -> Batch:
     ids = batch["id"]
     return {"id": ids, "x": np.repeat(ids.astype(np.float32), SIDE * SIDE).reshape(len(ids), SIDE, SIDE)}

@@ -18,6 +18,8 @@ from figures import progress
 MIB = 2**20
 RECORD_BYTES = 256
 FEATURES = 784
+CROP = 64
+"""Height and width of a photo."""
 LINES_A_FILE = 20
 ROWS_A_FILE = 50
 TPCH_TABLES = ("lineitem", "orders", "customer")
@@ -113,6 +115,22 @@ class Inputs:
             values = rng.random(ROWS_A_FILE)
             rows = "".join(f"{n * ROWS_A_FILE + m},{value:.6f},name{m}\n" for m, value in enumerate(values))
             (target / f"{n:05}.csv").write_text("id,value,name\n" + rows)
+
+    @functools.cached_property
+    def photos(self) -> Path:
+        """JPEG files, cut from scikit-learn's photos. Needs it, and Pillow."""
+        return self._made("photos", self._make_photos)
+
+    def _make_photos(self, target: Path) -> None:
+        from PIL import Image
+        from sklearn.datasets import load_sample_images
+
+        rng = np.random.default_rng(8)
+        photos = load_sample_images().images
+        for n in range(self.scaled(5000)):
+            photo = photos[n % len(photos)]
+            y, x = (int(rng.integers(0, size - CROP)) for size in photo.shape[:2])
+            Image.fromarray(photo[y : y + CROP, x : x + CROP]).save(target / f"{n:05}.jpg")
 
     @functools.cached_property
     def features(self) -> list[np.ndarray]:

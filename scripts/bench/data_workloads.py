@@ -125,6 +125,20 @@ class Workloads:
             sum(range(files * ROWS_A_FILE)),
         )
 
+    def images(self) -> None:
+        def rate() -> float:
+            folder = self.inputs.photos
+            paths = list(folder.glob("*.jpg"))
+
+            def total() -> int:
+                ds = self.data.read_images(str(folder)).map_batches(functions.light_of_batch)
+                return functions.sum_of("light", ds.iter_batches(batch_size=None, batch_format="numpy"))
+
+            expected = sum(map(functions.light_of_file, paths))
+            return len(paths) / self.t.seconds_of(total, equal(expected))
+
+        self.t.take("5,000 JPEG images", rate)
+
     # ------------------------------------------------------------ functions, and writing
 
     def row_wise(self) -> None:

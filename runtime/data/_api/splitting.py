@@ -11,6 +11,8 @@ from runtime.data.iterator import DataIterator
 
 from .summarizing import Summarizing
 
+_IN_TEST = "__in_test"
+
 
 class Splitting(Summarizing):
     """See `Dataset`."""
@@ -70,28 +72,48 @@ class Splitting(Summarizing):
     ) -> tuple[Self, Self]:
         """Materializes the rows in two parts, the second of `test_size` rows, or of this share.
 
+        Args:
+            test_size: a number of rows, or a share between 0 and 1.
+            shuffle, seed: whether to shuffle the rows first, and how.
+            stratify: a column. The last rows of each of its values are in the second part: the same share of each,
+                rounded down.
+
         Raises:
-            ValueError: `test_size` is not between 0 and all rows.
-            NotImplementedError: `stratify` was given.
+            ValueError: `test_size` is not between 0 and all rows, or `stratify` was given with `shuffle`.
         """
-        if stratify is not None:
-            raise NotImplementedError(
-                "train_test_split with stratify is not supported: split each group by itself."
-            )
+        if shuffle and stratify is not None:
+            raise ValueError("train_test_split takes shuffle=True or stratify, not both.")
         whole = (self.random_shuffle(seed=seed) if shuffle else self).materialize()
         rows = whole.count()
         if isinstance(test_size, float):
             if not 0 < test_size < 1:
                 raise ValueError(f"test_size must be between 0 and 1, or a number of rows, not {test_size}.")
-            border = rows - int(rows * test_size)
+            share, border = test_size, rows - int(rows * test_size)
         else:
             if not 0 < test_size < rows:
                 raise ValueError(
                     f"test_size must be between 0 and {rows}, the number of rows, not {test_size}."
                 )
-            border = rows - test_size
+            share, border = test_size / rows, rows - test_size
+        if stratify is not None:
+            return self._cut_groups(whole, stratify, share)
         train, test = self._cut(whole, [border])
         return train, test
+
+    def _cut_groups(self, whole: Self, column: str, share: float) -> tuple[Self, Self]:
+        """The first rows of each group, and this share of them, the last."""
+        import pyarrow as pa
+
+        from runtime.data.expressions import col
+
+        def marked(group: pa.Table) -> pa.Table:
+            test_rows = int(group.num_rows * share)
+            flags = [False] * (group.num_rows - test_rows) + [True] * test_rows
+            return group.append_column(_IN_TEST, pa.array(flags, pa.bool_()))
+
+        rows = whole.groupby(column).map_groups(marked, batch_format="pyarrow").materialize()
+        parts = [rows.filter(expr=each).drop_columns([_IN_TEST]) for each in (~col(_IN_TEST), col(_IN_TEST))]
+        return parts[0].materialize(), parts[1].materialize()
 
     def _cut(self, whole: Self, borders: Sequence[int], end: int | None = None) -> list[Self]:
         parts = in_parts(whole._given_blocks(), [0, *borders, whole.count() if end is None else end])

@@ -256,6 +256,21 @@ class TestDigits:
         assert len(parts[1]) == len(frame) // 4
         assert parts[1] != sorted(parts[1])
 
+    def test_a_split_with_the_share_of_each_digit(self, digits: tuple[Any, str]) -> None:
+        frame, _ = digits
+        numbered = ray.data.from_pandas(frame.assign(n=range(len(frame))))
+        for test_size in (0.3, 600):
+            share = test_size if isinstance(test_size, float) else test_size / len(frame)
+            train, test = numbered.train_test_split(test_size, stratify="target")
+            counts = frame["target"].value_counts()
+            found = {row["target"]: row["count()"] for row in test.groupby("target").count().take_all()}
+            assert found == {digit: int(count * share) for digit, count in counts.items()}
+            parts = [[row["n"] for row in part.take_all()] for part in (train, test)]
+            assert sorted(parts[0] + parts[1]) == list(range(len(frame)))
+            assert train.columns() == test.columns() == [*frame, "n"]
+        with pytest.raises(ValueError, match="not both"):
+            numbered.train_test_split(0.3, shuffle=True, stratify="target")
+
     def test_nearest_centroids_classify_as_those_of_sklearn(self, digits: tuple[Any, str]) -> None:
         neighbors = pytest.importorskip("sklearn.neighbors")
         frame, _ = digits

@@ -20,7 +20,7 @@ duckdb = pytest.importorskip("duckdb")
 aggregate = importlib.import_module(f"{ray.__name__}.data.aggregate")
 expressions = importlib.import_module(f"{ray.__name__}.data.expressions")
 col, lit = expressions.col, expressions.lit
-Sum, Mean, Count, Max = aggregate.Sum, aggregate.Mean, aggregate.Count, aggregate.Max
+Sum, Mean, Count, Min, Max = (getattr(aggregate, name) for name in ("Sum", "Mean", "Count", "Min", "Max"))
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -253,6 +253,23 @@ def test_through_tasks_as_in_the_driver(tables: Tables) -> None:
         from lineitem join orders on l_orderkey = o_orderkey group by all
         order by l_shipmode desc, o_orderpriority"""
     check(ds, "l_shipmode o_orderpriority total n", tables.sql(query), in_order=True)
+
+
+def test_a_function_of_frames_of_polars(tables: Tables) -> None:
+    polars = pytest.importorskip("polars")
+
+    def cheapest(frame: Any) -> Any:
+        return frame.group_by("p_brand").agg(polars.col("p_retailprice").min(), polars.len().alias("n"))
+
+    parts = tables("part", "p_brand", "p_retailprice").map_batches(cheapest, batch_format="polars")
+    ds = parts.groupby("p_brand").aggregate(
+        Min("p_retailprice", alias_name="price"), Sum("n", alias_name="n")
+    )
+    check(
+        ds,
+        "p_brand price n",
+        tables.sql("select p_brand, min(p_retailprice), count(*) from part group by all"),
+    )
 
 
 def test_tables_given_by_hand(tables: Tables) -> None:
