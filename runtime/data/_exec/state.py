@@ -45,6 +45,7 @@ from runtime._core.fsm import Edge, Machine
 from runtime.exceptions import (
     NodeDiedError,
     ObjectLostError,
+    OutOfMemoryError,
     RayActorError,
     RaySystemError,
     RayTaskError,
@@ -242,6 +243,8 @@ class Execution:
             self._let_go(work)
         elif 0 <= self._limits.errored_blocks <= self.errored:
             stage.figures.failed += 1
+            if isinstance(error, OutOfMemoryError):
+                error.add_note(f"In the operator {stage.name}, in a task with {_told(work)} of input.")
             self._fail(error)
         else:
             self.errored += 1
@@ -539,3 +542,8 @@ class Execution:
 
 def _place(task: Running) -> tuple[int, ...]:
     return task.floor
+
+
+def _told(work: Work) -> str:
+    rows, size_bytes = (sum(getattr(each, name) for each in work.inputs) for name in ("rows", "size_bytes"))
+    return f"{rows} rows ({size_bytes >> 20} MiB)"
