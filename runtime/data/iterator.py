@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime.data._iteration.batching import Batching
+from runtime.data._iteration.jax_arrays import sharder
 from runtime.data._iteration.position import Position
 from runtime.data._iteration.prefetch import Cancellation, Feed, ahead
 from runtime.data._iteration.tensors import Copies, device_of, moved, tensors_of
+from runtime.data._iteration.torch_dataset import beside, check_features, features, iterable_dataset
 from runtime.data._libraries import load
 from runtime.data.collate_fn import batch_format_of
 from runtime.data.context import DataContext
@@ -218,10 +220,14 @@ class DataIterator(ABC):
         )
 
     def iter_tf_batches(self, *, dtypes: Any = None, **options: Any) -> Iterable[Any]:
-        """Batches of TensorFlow's tensors, one for each column. Options: as for `iter_batches`."""
+        """Batches of TensorFlow's tensors, one for each column. Options: as for `iter_batches`.
+
+        Raises:
+            ImportError: tensorflow is not installed.
+        """
+        tf = load("tensorflow", "iter_tf_batches")
 
         def collate(batch: Mapping[str, Any]) -> Any:
-            tf = load("tensorflow", "iter_tf_batches")
             types = dtypes if isinstance(dtypes, Mapping) else dict.fromkeys(batch, dtypes)
             return {
                 name: tf.convert_to_tensor(values, dtype=types.get(name)) for name, values in batch.items()
@@ -229,28 +235,139 @@ class DataIterator(ABC):
 
         return self.iter_batches(batch_format="numpy", _collate_fn=collate, **options)
 
-    def to_tf(
-        self, feature_columns: str | Sequence[str], label_columns: str | Sequence[str], **options: Any
+    def iter_jax_batches(
+        self,
+        *,
+        prefetch_batches: int = 1,
+        batch_size: int = 256,
+        dtypes: Any = None,
+        collate_fn: Callable[[Any], Any] | None = None,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        synchronize_batches: bool = False,
+        paddings: Any = None,
+    ) -> Iterable[Any]:
+        """Batches of JAX arrays, one for each column, sharded by rows over the devices of all processes.
+
+        Args:
+            batch_size: rows of this process, a multiple of its devices.
+            dtypes: of all arrays, or a dict by column.
+            collate_fn: see `iter_torch_batches`; makes an array or a dict of arrays.
+            synchronize_batches: must be False: every process gives batches of the same sizes.
+            paddings: what a last, smaller batch is filled up with, or a dict by column.
+
+        Raises:
+            ImportError: JAX is not installed.
+        """
+        if synchronize_batches:
+            raise NotImplementedError(
+                "iter_jax_batches does not compare the batches of processes: leave synchronize_batches out, and "
+                "give each process as many rows, e.g. by streaming_split(equal=True)."
+            )
+        return self._iter(
+            prefetch_batches,
+            local_shuffle_seed,
+            Batching(
+                batch_size,
+                batch_format_of(collate_fn),
+                drop_last,
+                local_shuffle_buffer_size,
+                collate_fn,
+                sharder(batch_size, dtypes, paddings),
+            ),
+        )
+
+    def to_torch(
+        self,
+        *,
+        label_column: str | None = None,
+        feature_columns: Any = None,
+        label_column_dtype: Any = None,
+        feature_column_dtypes: Any = None,
+        batch_size: int = 1,
+        prefetch_batches: int = 1,
+        drop_last: bool = False,
+        local_shuffle_buffer_size: int | None = None,
+        local_shuffle_seed: int | None = None,
+        unsqueeze_label_tensor: bool = True,
+        unsqueeze_feature_tensors: bool = True,
     ) -> Any:
-        """A `tf.data.Dataset` of pairs of features and labels. Options: as for `iter_batches`."""
+        """A `torch.utils.data.IterableDataset` of pairs of features and labels. Use it without a `DataLoader`.
+
+        Args:
+            label_column: None: labels are None.
+            feature_columns: of one tensor of shape (rows, columns); a list or dict of lists: of so many tensors.
+                None: all columns but the label.
+            label_column_dtype: None: as the column is.
+            feature_column_dtypes: one type, or a list or dict of them as `feature_columns` is.
+            unsqueeze_label_tensor: labels have shape (rows, 1) rather than (rows,).
+            unsqueeze_feature_tensors: columns get a dimension each, along which they are put together.
+
+        Raises:
+            ImportError: torch is not installed.
+        """
+        columns = feature_columns or None
+        check_features(columns, feature_column_dtypes)
+
+        def pair(batch: Mapping[str, Any]) -> Any:
+            wanted = columns or [name for name in batch if name != label_column]
+            label = None
+            if label_column is not None:
+                label = beside(batch, [label_column], label_column_dtype, unsqueeze_label_tensor)
+            return features(batch, wanted, feature_column_dtypes, unsqueeze_feature_tensors), label
+
+        batching = Batching(batch_size, "numpy", drop_last, local_shuffle_buffer_size, pair)
+        pairs = self._iter(prefetch_batches, local_shuffle_seed, batching)
+        return iterable_dataset(lambda: iter(pairs))
+
+    def to_tf(
+        self,
+        feature_columns: str | Sequence[str],
+        label_columns: str | Sequence[str],
+        *,
+        additional_columns: str | Sequence[str] | None = None,
+        feature_type_spec: Any = None,
+        label_type_spec: Any = None,
+        additional_type_spec: Any = None,
+        **options: Any,
+    ) -> Any:
+        """A `tf.data.Dataset` of pairs of features and labels, and of `additional_columns` if there are any.
+
+        Args:
+            feature_type_spec: a `tf.TypeSpec`, or a dict by column; None: that of the first batch. So are the others.
+            options: as for `iter_batches`.
+
+        Raises:
+            ImportError: tensorflow is not installed.
+        """
         tf = load("tensorflow", "to_tf")
+        groups = [feature_columns, label_columns]
+        specs = [feature_type_spec, label_type_spec]
+        if additional_columns is not None:
+            groups.append(additional_columns)
+            specs.append(additional_type_spec)
 
         def chosen(batch: Mapping[str, Any], columns: str | Sequence[str]) -> Any:
             if isinstance(columns, str):
                 return batch[columns]
             return {name: batch[name] for name in columns}
 
-        def pairs() -> Iterator[Any]:
-            for batch in self.iter_batches(batch_format="numpy", **options):
-                yield chosen(batch, feature_columns), chosen(batch, label_columns)
+        def rows(**changes: Any) -> Iterator[Any]:
+            for batch in self.iter_batches(batch_format="numpy", **{**options, **changes}):
+                yield tuple(chosen(batch, columns) for columns in groups)
 
         def spec(values: Any) -> Any:
             if isinstance(values, dict):
                 return {name: spec(each) for name, each in values.items()}
             return tf.TensorSpec((None, *values.shape[1:]), tf.as_dtype(values.dtype))
 
-        first = next(pairs())
-        return tf.data.Dataset.from_generator(pairs, output_signature=tuple(map(spec, first)))
+        if any(each is None for each in specs):
+            first = next(rows(batch_size=1, local_shuffle_buffer_size=None))
+            specs = [
+                spec(values) if given is None else given for given, values in zip(specs, first, strict=True)
+            ]
+        return tf.data.Dataset.from_generator(rows, output_signature=tuple(specs))
 
     @abstractmethod
     def materialize(self) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from runtime.data._libraries import load
 from runtime.data._plan import nodes
@@ -13,6 +13,9 @@ from runtime.data.iterator import DataIterator, DatasetIterator
 
 from .plan_holder import PlanHolder
 from .schema import Schema
+
+if TYPE_CHECKING:
+    from runtime.data.random_access_dataset import RandomAccessDataset
 
 
 class Consuming(PlanHolder):
@@ -59,6 +62,14 @@ class Consuming(PlanHolder):
     def to_tf(self, feature_columns: Any, label_columns: Any, **options: Any) -> Any:
         """A `tf.data.Dataset`; see `DataIterator.to_tf`."""
         return self.iterator().to_tf(feature_columns, label_columns, **options)
+
+    def to_torch(self, **options: Any) -> Any:
+        """A `torch.utils.data.IterableDataset`; see `DataIterator.to_torch`."""
+        return self.iterator().to_torch(**options)
+
+    def iter_jax_batches(self, **options: Any) -> Iterable[Any]:
+        """Batches of JAX arrays; see `DataIterator.iter_jax_batches`."""
+        return self.iterator().iter_jax_batches(**options)
 
     def take(self, limit: int = 20) -> list[dict[str, Any]]:
         """The first rows."""
@@ -241,6 +252,20 @@ class Consuming(PlanHolder):
                 yield block.ref, block.rows
             else:
                 yield runtime.put(table.slice(block.start, block.rows)), block.rows
+
+    def to_random_access_dataset(self, key: str, num_workers: int | None = None) -> RandomAccessDataset:
+        """Sorts the rows by a column, of which actors then find them by value.
+
+        Args:
+            key: a column whose values are unique; of rows with equal values one is found.
+            num_workers: actors; None: four for each node.
+        """
+        import runtime
+        from runtime.data.random_access_dataset import RandomAccessDataset
+
+        whole = self._with(nodes.Sort(self._node, (key,), (False,))).materialize()
+        workers = 4 * len(runtime.nodes()) if num_workers is None else num_workers
+        return RandomAccessDataset(whole._given_blocks(), key, workers)
 
 
 def _known_schema(node: nodes.Node) -> Any:

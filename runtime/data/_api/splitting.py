@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any, Self
 
 from runtime.data._exec.slicing import in_parts
@@ -28,6 +30,7 @@ class Splitting(Summarizing):
         """
         if n < 1:
             raise ValueError(f"split needs a number of parts, not {n}.")
+        _check_hints(locality_hints, n)
         whole = self.materialize()
         rows = whole.count()
         if equal:
@@ -35,8 +38,9 @@ class Splitting(Summarizing):
         blocks = whole._given_blocks()
         if len(blocks) < n:
             return self._cut(whole, [rows * i // n for i in range(1, n)])
-        borders = [sum(block.rows for block in blocks[: len(blocks) * i // n]) for i in range(1, n)]
-        return self._cut(whole, borders)
+        each, more = divmod(len(blocks), n)  # the first parts get one block more
+        firsts = [each * i + min(i, more) for i in range(1, n)]
+        return self._cut(whole, [sum(block.rows for block in blocks[:first]) for first in firsts])
 
     def split_at_indices(self, indices: Sequence[int]) -> list[Self]:
         """Materializes the rows in parts that begin at 0 and at each index.
@@ -52,7 +56,7 @@ class Splitting(Summarizing):
         """Materializes the rows in parts of these shares, and one more with what is left.
 
         Raises:
-            ValueError: a share is not positive, or they make 1 or more together.
+            ValueError: a share is not positive, they make 1 or more together, or a part would be empty.
         """
         if not proportions or any(share <= 0 for share in proportions) or sum(proportions) >= 1:
             raise ValueError(
@@ -60,7 +64,12 @@ class Splitting(Summarizing):
             )
         whole = self.materialize()
         rows = whole.count()
-        return self._cut(whole, [int(rows * sum(proportions[: i + 1])) for i in range(len(proportions))])
+        borders = [int(rows * share) for share in itertools.accumulate(proportions)]
+        for i in range(len(borders) - 1, 0, -1):  # no part is empty
+            borders[i - 1] = min(borders[i - 1], borders[i] - 1)
+        if borders[0] < 1:
+            raise ValueError(f"{rows} rows are too few for the shares {list(proportions)}.")
+        return self._cut(whole, borders)
 
     def train_test_split(
         self,
@@ -79,28 +88,32 @@ class Splitting(Summarizing):
                 rounded down.
 
         Raises:
+            TypeError: `test_size` is no number.
             ValueError: `test_size` is not between 0 and all rows, or `stratify` was given with `shuffle`.
         """
+        if isinstance(test_size, bool) or not isinstance(test_size, (int, float)):
+            raise TypeError(f"test_size must be a number, not {type(test_size).__name__}.")
         if shuffle and stratify is not None:
             raise ValueError("train_test_split takes shuffle=True or stratify, not both.")
+        if isinstance(test_size, float) and not 0 < test_size < 1:
+            raise ValueError(f"test_size must be between 0 and 1, or a number of rows, not {test_size}.")
         whole = (self.random_shuffle(seed=seed) if shuffle else self).materialize()
         rows = whole.count()
+        share: float | Fraction
         if isinstance(test_size, float):
-            if not 0 < test_size < 1:
-                raise ValueError(f"test_size must be between 0 and 1, or a number of rows, not {test_size}.")
-            share, border = test_size, rows - int(rows * test_size)
+            share, border = test_size, int(rows * (1 - test_size))
         else:
             if not 0 < test_size < rows:
                 raise ValueError(
                     f"test_size must be between 0 and {rows}, the number of rows, not {test_size}."
                 )
-            share, border = test_size / rows, rows - test_size
+            share, border = Fraction(test_size, rows), rows - test_size
         if stratify is not None:
             return self._cut_groups(whole, stratify, share)
         train, test = self._cut(whole, [border])
         return train, test
 
-    def _cut_groups(self, whole: Self, column: str, share: float) -> tuple[Self, Self]:
+    def _cut_groups(self, whole: Self, column: str, share: float | Fraction) -> tuple[Self, Self]:
         """The first rows of each group, and this share of them, the last."""
         import pyarrow as pa
 
@@ -134,4 +147,10 @@ class Splitting(Summarizing):
         """
         if n < 1:
             raise ValueError(f"streaming_split needs a number of parts, not {n}.")
+        _check_hints(locality_hints, n)
         return iterators(self, n, equal)
+
+
+def _check_hints(hints: Sequence[Any] | None, parts: int) -> None:
+    if hints is not None and len(hints) != parts:
+        raise ValueError(f"locality_hints has {len(hints)} entries for {parts} parts.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from runtime.data._plan import nodes
 from runtime.data._plan.skipping import without_first_rows
+from runtime.data.collate_fn import NumpyBatchCollateFn
 from runtime.data.dataset import Dataset
 from runtime.data.iterator import DataIterator
 from tests.polling import eventually
@@ -133,6 +135,56 @@ class TestStates:
         unequal = numbers(100, 10).streaming_split(2)[0]
         with pytest.raises(ValueError, match="equal=True"):
             unequal.load_state_dict(unequal.state_dict())
+
+
+class TestTensors:
+    def test_of_torch(self) -> None:
+        torch = pytest.importorskip("torch")
+
+        class Doubled(NumpyBatchCollateFn):
+            def __call__(self, batch: Any) -> Any:
+                return torch.from_numpy(batch["id"] * 2)
+
+        made = numbers(10, 3)
+        assert [b["id"].tolist() for b in made.iter_torch_batches(batch_size=6)] == [
+            [*range(6)],
+            [*range(6, 10)],
+        ]
+        batch = next(iter(made.iter_torch_batches(dtypes={"id": torch.float32}, device="cpu")))
+        assert batch["id"].dtype == torch.float32
+        assert next(iter(made.iter_torch_batches(collate_fn=Doubled()))).tolist() == list(range(0, 20, 2))
+        shuffled = [b["id"] for b in made.iter_torch_batches(batch_size=2, local_shuffle_buffer_size=4)]
+        assert sorted(torch.cat(shuffled).tolist()) == list(range(10))
+        with pytest.raises(ValueError, match="dtypes"):
+            made.iter_torch_batches(collate_fn=Doubled(), dtypes=torch.float32)
+
+    def test_pairs_for_torch(self) -> None:
+        torch = pytest.importorskip("torch")
+        made = numbers(10, 3).map(lambda row: {"a": row["id"], "b": row["id"] * 2, "y": row["id"] % 2})
+        pairs = made.to_torch(label_column="y", feature_column_dtypes=torch.float32, batch_size=4)
+        for _ in range(2):
+            assert [(x.shape, y.shape) for x, y in pairs] == [((n, 2), (n, 1)) for n in (4, 4, 2)]
+        (_, none), *_ = made.to_torch(feature_columns=["a"])
+        assert none is None
+
+    def test_of_jax(self) -> None:
+        pytest.importorskip("jax")
+        made = numbers(10, 3).iter_jax_batches(batch_size=4, paddings=-1)
+        assert [batch["id"].tolist() for batch in made][2] == [8, 9, -1, -1]
+
+    def test_of_libraries_that_are_missing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        made = numbers(10)
+        for library, use in {
+            "tensorflow": [made.iter_tf_batches, lambda: made.to_tf("id", "id")],
+            "torch": [made.iter_torch_batches, made.to_torch],
+            "jax": [made.iter_jax_batches],
+        }.items():
+            for module in [name for name in sys.modules if name.partition(".")[0] == library]:
+                monkeypatch.setitem(sys.modules, module, None)
+            monkeypatch.setitem(sys.modules, library, None)
+            for each in use:
+                with pytest.raises(ImportError, match=f"pip install {library}"):
+                    each()
 
 
 class TestSkipping:

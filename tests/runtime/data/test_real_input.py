@@ -248,12 +248,13 @@ class TestDigits:
     def test_a_split_for_training(self, digits: tuple[Any, str]) -> None:
         frame, _ = digits
         numbered = ray.data.from_pandas(frame.assign(n=range(len(frame))))
+        border = int(len(frame) * 0.75)  # as Ray rounds
         train, test = numbered.train_test_split(0.25)
-        assert [row["n"] for row in test.take_all()] == list(range(len(frame) - len(frame) // 4, len(frame)))
+        assert [row["n"] for row in test.take_all()] == list(range(border, len(frame)))
         train, test = numbered.train_test_split(0.25, shuffle=True, seed=3)
         parts = [[row["n"] for row in part.take_all()] for part in (train, test)]
         assert sorted(parts[0] + parts[1]) == list(range(len(frame)))
-        assert len(parts[1]) == len(frame) // 4
+        assert len(parts[1]) == len(frame) - border
         assert parts[1] != sorted(parts[1])
 
     def test_a_split_with_the_share_of_each_digit(self, digits: tuple[Any, str]) -> None:
