@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from runtime.data._elsewhere import INSTEAD, absent
 from runtime.data._libraries import require
 
 _PUBLIC = {
@@ -49,6 +50,7 @@ _PUBLIC = {
         "from_torch",
         "range",
         "range_tensor",
+        "read_audio",
         "read_avro",
         "read_binary_files",
         "read_csv",
@@ -84,6 +86,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     elif name in _SUBMODULES:
         value = importlib.import_module(f"runtime.data.{name}")
+    elif name in INSTEAD:
+        value = absent(name)
     else:
         raise AttributeError(f"module 'runtime.data' has no attribute {name!r}")
     globals()[name] = value

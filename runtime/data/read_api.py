@@ -49,6 +49,7 @@ __all__ = [
     "from_torch",
     "range",
     "range_tensor",
+    "read_audio",
     "read_avro",
     "read_binary_files",
     "read_csv",
@@ -126,6 +127,7 @@ _FILE_NAMES = frozenset(FileOptions.__annotations__) - _RUN_NAMES
 _TASK_NAMES = _RUN_NAMES - {"override_num_blocks", "parallelism", "concurrency", "ray_remote_args", "compute"}
 
 _IMAGE_EXTENSIONS = ("png", "jpg", "jpeg", "tif", "tiff", "bmp", "gif")
+_AUDIO_EXTENSIONS = tuple("mp3 wav aac flac ogg m4a wma alac aiff pcm amr opus ra rm au mid midi caf".split())
 _JSON_EXTENSIONS = tuple(
     name + packed for name in ("json", "jsonl") for packed in ("", ".gz", ".br", ".zst", ".lz4", ".bz2")
 )
@@ -271,6 +273,20 @@ def read_images(
     return _dataset(ImageDatasource(paths, size=size, mode=mode, **file_options), run_options)
 
 
+def read_audio(paths: Paths, **options: Unpack[FileOptions]) -> Dataset:
+    """Reads audio files: amplitudes by channel and sample, and the sample rate. Needs soundfile.
+
+    Args:
+        paths: See `read_parquet`.
+        options: See `FileOptions`.
+    """
+    from runtime.data.io.audio import AudioDatasource
+
+    file_options, run_options = _known(options)
+    file_options.setdefault("file_extensions", _AUDIO_EXTENSIONS)
+    return _dataset(AudioDatasource(paths, **file_options), run_options)
+
+
 def read_tfrecords(paths: Paths, *, tf_schema: Any = None, **options: Unpack[FileOptions]) -> Dataset:
     """Reads TFRecord files of `tf.train.Example` messages, without TensorFlow.
 
@@ -403,18 +419,72 @@ def read_delta(
     return read_parquet(delta_files(path, version, storage_options), columns=columns, **options)
 
 
-def read_lance(uri: str, **_: Any) -> Dataset:
-    """Raises NotImplementedError: read Lance with `lance.dataset(uri).to_table()` and `from_arrow`."""
-    raise NotImplementedError(
-        "read_lance is not supported yet; use from_arrow(lance.dataset(uri).to_table())."
+def read_lance(
+    uri: str | Sequence[str],
+    *,
+    version: int | str | None = None,
+    columns: Sequence[str] | None = None,
+    filter: str | None = None,
+    storage_options: dict[str, str] | None = None,
+    scanner_options: dict[str, Any] | None = None,
+    **options: Unpack[ReadOptions],
+) -> Dataset:
+    """Reads Lance data sets. Needs pylance. Selected columns, filters and counts are pushed down.
+
+    Args:
+        uri: One or several.
+        version: A number or a tag; the newest by default.
+        columns: The columns to read.
+        filter: A condition in SQL; better use `Dataset.filter(expr=...)`.
+        storage_options: Of Lance, for the storage.
+        scanner_options: Further arguments of `LanceDataset.scanner`, for example batch_size.
+        options: See `ReadOptions`.
+    """
+    from runtime.data.io.lance import LanceDatasource
+
+    source = LanceDatasource(
+        uri,
+        version=version,
+        columns=columns,
+        filter=filter,
+        storage_options=storage_options,
+        scanner_options=scanner_options,
     )
+    return _dataset(source, options)
 
 
-def read_iceberg(*, table_identifier: str, **_: Any) -> Dataset:
-    """Raises NotImplementedError: read Iceberg with pyiceberg's `table.scan().to_arrow()` and `from_arrow`."""
-    raise NotImplementedError(
-        "read_iceberg is not supported yet; use from_arrow(catalog.load_table(name).scan().to_arrow()) of pyiceberg."
+def read_iceberg(
+    *,
+    table_identifier: str,
+    row_filter: Any = None,
+    selected_fields: Sequence[str] = ("*",),
+    snapshot_id: int | None = None,
+    scan_kwargs: dict[str, Any] | None = None,
+    catalog_kwargs: dict[str, Any] | None = None,
+    **options: Unpack[ReadOptions],
+) -> Dataset:
+    """Reads an Iceberg table. Needs pyiceberg. Selected columns, filters and counts are pushed down.
+
+    Args:
+        table_identifier: For example "db.table".
+        row_filter: A condition of pyiceberg; better use `Dataset.filter(expr=...)`.
+        selected_fields: The columns to read; better use `Dataset.select_columns`.
+        snapshot_id: The newest by default.
+        scan_kwargs: Further arguments of pyiceberg's `Table.scan`.
+        catalog_kwargs: Arguments of `pyiceberg.catalog.load_catalog`, for example name and type.
+        options: See `ReadOptions`.
+    """
+    from runtime.data.io.iceberg import IcebergDatasource
+
+    source = IcebergDatasource(
+        table_identifier,
+        row_filter=row_filter,
+        selected_fields=selected_fields,
+        snapshot_id=snapshot_id,
+        scan_kwargs=scan_kwargs,
+        catalog_kwargs=catalog_kwargs,
     )
+    return _dataset(source, options)
 
 
 def range(

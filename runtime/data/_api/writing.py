@@ -109,6 +109,14 @@ class Writing(Splitting):
             pandas_json_args_fn=pandas_json_args_fn,
         )
 
+    def write_orc(
+        self, path: str, *, arrow_orc_args_fn: Callable[[], dict[str, Any]] | None = None, **options: Any
+    ) -> None:
+        """Writes ORC files. Options: see `write_parquet`; others are arguments of `pyarrow.orc.ORCWriter`."""
+        self._write_files(
+            "orc.ORCDatasink", path, options, "arrow_orc_args", arrow_orc_args_fn=arrow_orc_args_fn
+        )
+
     def write_numpy(self, path: str, *, column: str, **options: Any) -> None:
         """Writes one column as npy files. Options: see `write_parquet`."""
         self._write_files("arrays.NumpyDatasink", path, options, column=column)
@@ -135,6 +143,45 @@ class Writing(Splitting):
     ) -> None:
         """Runs a statement with placeholders, e.g. an INSERT, for each row, in a transaction for each task."""
         sink = importlib.import_module("runtime.data.io.sql").SQLDatasink(sql, connection_factory)
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def write_lance(
+        self,
+        path: str,
+        *,
+        ray_remote_args: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Writes a Lance data set. Needs pylance.
+
+        Args:
+            options: `schema`, `mode` (SaveMode.CREATE by default), `min_rows_per_file`, `max_rows_per_file`,
+                `data_storage_version`, `storage_options`.
+        """
+        sink = importlib.import_module("runtime.data.io.lance").LanceDatasink(path, **options)
+        self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
+
+    def write_iceberg(
+        self,
+        table_identifier: str,
+        catalog_kwargs: dict[str, Any] | None = None,
+        *,
+        ray_remote_args: Mapping[str, Any] | None = None,
+        concurrency: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Writes into an Iceberg table, which gets the columns that it lacks. Needs pyiceberg.
+
+        Args:
+            catalog_kwargs: arguments of `pyiceberg.catalog.load_catalog`.
+            options: `snapshot_properties`, `mode` (SaveMode.APPEND by default, OVERWRITE, UPSERT), `overwrite_filter`,
+                `upsert_kwargs`, `overwrite_kwargs`.
+        """
+        module = importlib.import_module("runtime.data.io.iceberg")
+        schema = self.schema()  # what the table lacks has to be known before tasks write
+        options["schema"] = None if schema is None else schema.base_schema
+        sink = module.IcebergDatasink(table_identifier, catalog_kwargs=catalog_kwargs, **options)
         self.write_datasink(sink, ray_remote_args=ray_remote_args, concurrency=concurrency)
 
     def _write_files(

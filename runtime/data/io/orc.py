@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Self
 
 from runtime.data.io.files import FileBasedDatasource
@@ -41,14 +41,24 @@ class ORCDatasink(StreamingFileDatasink):
 
     Args:
         arrow_orc_args: Arguments of `pyarrow.orc.ORCWriter`.
+        arrow_orc_args_fn: Makes more of them in the task, for those that do not pickle.
     """
 
-    def __init__(self, path: str, *, arrow_orc_args: dict[str, Any] | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        arrow_orc_args: dict[str, Any] | None = None,
+        arrow_orc_args_fn: Callable[[], dict[str, Any]] | None = None,
+        **options: Any,
+    ) -> None:
         super().__init__(path, file_format="orc", **options)
         self._arguments = dict(arrow_orc_args or {})
+        self._arguments_fn = arrow_orc_args_fn
 
     def open_writer(self, file: pa.NativeFile, schema: pa.Schema) -> Writer:
-        return _Writer(file, self._arguments)
+        more = self._arguments_fn() if self._arguments_fn else {}
+        return _Writer(file, {**self._arguments, **more})
 
 
 class _Writer:

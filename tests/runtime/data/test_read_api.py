@@ -202,10 +202,21 @@ def test_what_needs_another_library(monkeypatch):
         data.read_delta("/x")
     with pytest.raises(ImportError, match="pip install fastavro"):
         data.read_avro("/x")
-    with pytest.raises(NotImplementedError, match="from_arrow"):
-        data.read_lance("/x")
-    with pytest.raises(NotImplementedError, match="from_arrow"):
-        data.read_iceberg(table_identifier="x")
+    for name, package, read in (
+        ("lance", "pylance", lambda: data.read_lance("/x")),
+        ("pyiceberg", "pyiceberg", lambda: data.read_iceberg(table_identifier="x")),
+        ("soundfile", "soundfile", lambda: data.read_audio("/x")),
+    ):
+        for module in [module for module in sys.modules if module.partition(".")[0] == name] + [name]:
+            monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(ImportError, match=f"pip install .*{package}"):
+            read()
+
+
+def test_readers_of_ray_that_are_not_here_say_what_is():
+    for name in ("read_hudi", "read_bigquery", "read_videos", "from_spark"):
+        with pytest.raises(NotImplementedError, match=f"{name} is not here; use "):
+            getattr(data, name)("/x", option=1)
 
 
 def test_every_public_name_is_there():

@@ -65,7 +65,7 @@ def test_names_and_compression_of_ones_own(tmp_path):
 def test_every_format_comes_back(tmp_path):
     rows = data.from_items([{"id": i, "name": f"n{i}"} for i in range(6)], override_num_blocks=2)
     expected = rows.take_all()
-    for name in ("csv", "json", "parquet", "tfrecords"):
+    for name in ("csv", "json", "orc", "parquet", "tfrecords"):
         folder = str(tmp_path / name)
         getattr(rows, f"write_{name}")(folder)
         back = [

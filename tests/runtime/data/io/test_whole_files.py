@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import wave
+
 import numpy as np
 import PIL.Image
 import pytest
@@ -88,3 +90,19 @@ def test_a_source_of_ones_own(tmp_path):
 
     (tmp_path / "a").write_bytes(b"xyz")
     assert rows(Lengths(tmp_path, include_paths=True)) == [{"n": 3, "path": str(tmp_path / "a")}]
+
+
+def test_audio(tmp_path):
+    pytest.importorskip("soundfile")
+    from runtime.data.io.audio import AudioDatasource
+
+    with wave.open(str(tmp_path / "a.wav"), "wb") as file:
+        file.setnchannels(2)
+        file.setsampwidth(2)
+        file.setframerate(8000)
+        file.writeframes(np.array([[0, 16384], [-32768, 0], [8192, 0]], np.int16).tobytes())
+    (task,) = AudioDatasource(tmp_path).get_read_tasks(1)
+    (row,) = [row for table in task() for row in batch.rows(table)]
+    assert row["sample_rate"] == 8000
+    assert row["amplitude"].tolist() == [[0.0, -1.0, 0.25], [0.5, 0.0, 0.0]]
+    assert task.metadata.num_rows == 1
