@@ -124,19 +124,28 @@ def _numbered(pair: list[Any], columns: list[Any]) -> list[Any]:
 def _matches(keys: tuple[list[Any], list[Any]], how: str, threads: bool) -> dict[str, pa.Array]:
     """Numbers of the rows of both sides that go together; null where a side has none."""
     sides = []
-    for side, columns in zip(("left", "right"), keys, strict=True):
+    order = ("left", "right")
+    if len(keys[0][0]) < len(keys[1][0]):  # Acero makes its hash table of the second side
+        order, keys, how = ("right", "left"), keys[::-1], _mirrored(how)
+    for side, columns in zip(order, keys, strict=True):
         rows = arrays.of_numpy(np.arange(len(columns[0])))
         named = {f"{side} key {index}": column for index, column in enumerate(columns)}
         table = pa.table({side: rows, **named})
         sides.append(acero.Declaration("table_source", acero.TableSourceNodeOptions(table)))
-    names = [[f"{side} key {index}" for index in range(len(keys[0]))] for side in ("left", "right")]
+    names = [[f"{side} key {index}" for index in range(len(keys[0]))] for side in order]
     outputs = {
-        "left_output": [] if how in ("right semi", "right anti") else ["left"],
-        "right_output": [] if how in ("left semi", "left anti") else ["right"],
+        "left_output": [] if how in ("right semi", "right anti") else [order[0]],
+        "right_output": [] if how in ("left semi", "left anti") else [order[1]],
     }
     options = acero.HashJoinNodeOptions(how, *names, **outputs)
     done = acero.Declaration("hashjoin", options, inputs=sides).to_table(use_threads=threads)
     return {name: done.column(name).combine_chunks() for name in done.column_names}
+
+
+def _mirrored(how: str) -> str:
+    """The kind of the join with its sides exchanged."""
+    side, _, kind = how.partition(" ")
+    return {"left": f"right {kind}", "right": f"left {kind}"}.get(side, how)
 
 
 def _assemble(
