@@ -32,10 +32,7 @@ _PUBLIC = {
         "WriteResult",
     ),
     "runtime.data.datatype": ("DataType",),
-    "runtime.data.iterator": ("DataIterator",),
-    "runtime.data.preprocessor": ("Preprocessor",),
-    "runtime.data.read_api": (
-        "FileShuffleConfig",
+    "runtime.data.from_api": (
         "from_arrow",
         "from_arrow_refs",
         "from_blocks",
@@ -48,6 +45,11 @@ _PUBLIC = {
         "from_pandas_refs",
         "from_tf",
         "from_torch",
+    ),
+    "runtime.data.iterator": ("DataIterator",),
+    "runtime.data.preprocessor": ("Preprocessor",),
+    "runtime.data.read_api": (
+        "FileShuffleConfig",
         "range",
         "range_tensor",
         "read_audio",

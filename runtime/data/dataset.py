@@ -88,10 +88,15 @@ class Dataset(Writing):
         return Dataset(*cloudpickle.loads(serialized_ds))
 
     def __repr__(self) -> str:
-        name = f"name={self._name!r}, " if self._name else ""
+        return f"{self._described()}\n{explain(self._node)}"
+
+    def _described(self, **counts: int) -> str:
+        """Its name, numbers and columns, as far as they are known without running it."""
         schema = self.schema(fetch_if_missing=False)
-        described = "unknown" if schema is None else f"{{{schema}}}"
-        return f"{type(self).__name__}({name}schema={described})\n{explain(self._node)}"
+        told = [f"name={self._name!r}"] if self._name else []
+        told += [f"{name}={count}" for name, count in counts.items()]
+        told.append(f"schema={'unknown' if schema is None else f'{{{schema.brief()}}}'}")
+        return f"{type(self).__name__}({', '.join(told)})"
 
     def __iter__(self) -> Any:
         raise TypeError("A Dataset is not iterable: use iter_rows() or iter_batches().")
@@ -104,6 +109,10 @@ class MaterializedDataset(Dataset):
     """Rows that lie in the object store."""
 
     _node: nodes.Given
+
+    def __repr__(self) -> str:
+        blocks = self._node.blocks
+        return self._described(num_blocks=len(blocks), num_rows=sum(block.rows for block in blocks))
 
     def materialize(self) -> Self:
         return self

@@ -10,63 +10,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, cast
 
-from runtime.data.from_api import (
-    from_arrow,
-    from_arrow_refs,
-    from_blocks,
-    from_dask,
-    from_huggingface,
-    from_items,
-    from_numpy,
-    from_numpy_refs,
-    from_pandas,
-    from_pandas_refs,
-    from_tf,
-    from_torch,
-)
 from runtime.data.io.files import FileShuffleConfig
 from runtime.data.io.interfaces import Datasource
 from runtime.data.io.partitioning import Partitioning, PathPartitionFilter
 
 if TYPE_CHECKING:
     from runtime.data.dataset import Dataset
-
-__all__ = [
-    "FileOptions",
-    "FileShuffleConfig",
-    "ReadOptions",
-    "from_arrow",
-    "from_arrow_refs",
-    "from_blocks",
-    "from_dask",
-    "from_huggingface",
-    "from_items",
-    "from_numpy",
-    "from_numpy_refs",
-    "from_pandas",
-    "from_pandas_refs",
-    "from_tf",
-    "from_torch",
-    "range",
-    "range_tensor",
-    "read_audio",
-    "read_avro",
-    "read_binary_files",
-    "read_csv",
-    "read_datasource",
-    "read_delta",
-    "read_iceberg",
-    "read_images",
-    "read_json",
-    "read_lance",
-    "read_numpy",
-    "read_orc",
-    "read_parquet",
-    "read_sql",
-    "read_text",
-    "read_tfrecords",
-    "read_webdataset",
-]
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

@@ -191,10 +191,19 @@ class Consuming(PlanHolder):
 
     def explain(self) -> None:
         """Prints the plan: as it was written, after the rules, and as the tasks of its stages."""
+        from runtime.data._exec import local
+
         after = optimize(self._node)
-        print(
-            f"Plan:\n{explain(self._node)}\n\nOptimized:\n{explain(after)}\n\nStages:\n{explain(fused(after))}"
-        )
+        parts = [("Plan", explain(self._node)), ("Optimized", explain(after))]
+        gathered = local.gathered(after, self._context)
+        if local.can_run(after, self._context):
+            parts.append(("Runs in this process, without tasks", ""))
+        elif gathered:
+            parts += [("Stages", explain(fused(each))) for each in gathered]
+            parts.append(("The rest runs in this process, without tasks", ""))
+        else:
+            parts.append(("Stages", explain(fused(after))))
+        print("\n\n".join(f"{title}:\n{text}" if text else f"{title}." for title, text in parts))
 
     def stats(self) -> str:
         """What the last execution of this data set has done."""

@@ -61,13 +61,16 @@ class PlanHolder:
 
         node = optimize(self._node if node is None else node)
         node, skip = without_first_rows(node, skip)
+        gathered: list[str] = []
+        if not local.can_run(node, self._context):
+            node = self._gathered(node, cancellation, gathered)
         consumer = Consumer()
         if local.can_run(node, self._context):
             tables = without_first(local.tables(node, self._context), skip)
             try:
                 yield from consumer.timed(tables, rows_of=_rows)
             finally:
-                self._summary = stats.local_summary(explain(node), consumer)
+                self._summary = "\n\n".join([*gathered, stats.local_summary(explain(node), consumer)])
             return
         for ref, bundle in self._bundles(node, ahead, consumer=consumer, cancellation=cancellation):
             if skip >= bundle.rows:
@@ -77,6 +80,21 @@ class PlanHolder:
                 table = runtime.get(ref)
             start, rows, skip = bundle.start + skip, bundle.rows - skip, 0
             yield table if start == 0 and rows == table.num_rows else table.slice(start, rows)
+
+    def _gathered(self, node: Node, cancellation: Cancellation | None, summaries: list[str]) -> Node:
+        """The plan with blocks in place of the parts that must run as tasks, if joins over them can run here then.
+        `summaries` gets what `stats` says of the parts."""
+        from runtime.data._exec import local
+        from runtime.data._plan.sharing import replaced
+
+        made: dict[int, Node] = {}
+        for part in local.gathered(node, self._context):
+            found = self._bundles(part, holds=False, cancellation=cancellation)
+            made[id(part)] = Given(
+                tuple(GivenBlock(ref, each.rows, each.size_bytes, each.start) for ref, each in found)
+            )
+            summaries.append(self._summary)
+        return replaced(node, made) if made else node
 
     def _bundles(
         self,

@@ -31,10 +31,14 @@ class Schema:
     def __hash__(self) -> int:
         return hash(tuple(self.names))
 
-    def __str__(self) -> str:
-        return ", ".join(f"{each.name}: {each.type}" for each in self.base_schema)
-
     def __repr__(self) -> str:
-        width = max([len("Column"), *map(len, self.names)])
-        lines = [f"{'Column':{width}}  Type", f"{'-' * width}  ----"]
-        return "\n".join([*lines, *(f"{each.name:{width}}  {each.type}" for each in self.base_schema)])
+        """A table of names and types."""
+        names = ["Column", *self.names]
+        types = ["Type", *map(str, self.types)]
+        width = max(map(len, names))
+        lines = [f"{name:{width}}  {kind}" for name, kind in zip(names, types, strict=True)]
+        return "\n".join([lines[0], f"{'-' * width}  {'-' * max(map(len, types))}", *lines[1:]])
+
+    def brief(self) -> str:
+        """The names and types in one line."""
+        return ", ".join(f"{each.name}: {each.type}" for each in self.base_schema)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Compute, Node
+from runtime.data._plan.sharing import source_bytes, used_twice
 from runtime.data.context import DataContext
 
 from . import exchange, reading, reslicing
@@ -57,6 +58,44 @@ def can_run(node: Node, context: DataContext) -> bool:
     return size is not None and size <= bound
 
 
+def gathered(node: Node, context: DataContext) -> list[Node]:
+    """The parts of a plan that run as tasks before the joins over them run here: those with functions of the user.
+    None if the sources are large, if there is no join (other steps begin in the tasks that apply the functions), or if
+    two parts have a function in common, which would run twice."""
+    size = source_bytes(node)
+    if size is None or size > context.local_bytes_per_core * cores():
+        return []
+    found: list[Node] = []
+
+    def look(node: Node) -> None:
+        if _input_bytes(node) is not None:
+            return
+        if _is_relational(node) and _joins(node):
+            for each in node.inputs:
+                look(each)
+        elif not any(each is node for each in found):
+            found.append(node)
+
+    look(node)
+    functions = [each for part in found for each in _functions(part)]
+    return [] if found == [node] or len(set(functions)) < len(functions) else found
+
+
+def _functions(node: Node) -> set[int]:
+    """The ids of the nodes that do not run here."""
+    below: set[int] = set().union(*map(_functions, node.inputs))
+    return below if _is_relational(node) or _input_bytes(node) is not None else below | {id(node)}
+
+
+def _joins(node: Node) -> bool:
+    """Whether there is a join above all functions of the user."""
+    return _is_relational(node) and (isinstance(node, nodes.Join) or any(map(_joins, node.inputs)))
+
+
+def _is_relational(node: Node) -> bool:
+    return isinstance(node, RELATIONAL) and getattr(node, "compute", Compute()) == Compute()
+
+
 def _input_bytes(node: Node) -> int | None:
     """The bytes of all sources; None if the plan does not run here or a size is not known."""
     match node:
@@ -65,7 +104,7 @@ def _input_bytes(node: Node) -> int | None:
         case nodes.Read(source):
             size = source.estimate_inmemory_data_size() if _is_own_read(node) else None
             return None if size is None else int(size)
-        case _ if isinstance(node, RELATIONAL) and getattr(node, "compute", Compute()) == Compute():
+        case _ if _is_relational(node):
             sizes = [_input_bytes(each) for each in node.inputs]
             return None if None in sizes else sum(size or 0 for size in sizes)
     return None
@@ -80,24 +119,58 @@ def _is_own_read(node: Node) -> bool:
 
 def tables(node: Node, context: DataContext) -> Iterator[pa.Table]:
     """The blocks of a plan for which `can_run` holds, in order."""
-    match node:
-        case nodes.Given(blocks):
-            return _given(blocks)
-        case nodes.Read(source):
-            return _read(source, context)
-        case nodes.Limit(source, rows):
-            return _first(tables(source, context), rows)
-        case nodes.Union(sources):
-            return (table for each in sources for table in tables(each, context))
-        case nodes.Zip(sources):
-            return _zipped([_all(each, context) for each in sources])
-        case nodes.Sort(source, keys, descending):
-            return _sorted(_all(source, context), keys, descending)
-        case nodes.Aggregate(source, keys, aggs):
-            return _aggregated(_all(source, context), keys, aggs)
-        case nodes.Join(left, right):
-            return exchange.joined(node, _all(left, context), _all(right, context), threads=True)
-    return step_of(node)(tables(node.inputs[0], context), Attempt())
+    return _Run(context, used_twice(node)).tables(node)
+
+
+class _Run:
+    """One run of a plan.
+
+    Args:
+        twice: the ids of nodes that are read twice: their blocks are kept.
+    """
+
+    def __init__(self, context: DataContext, twice: Set[int]) -> None:
+        self._context = context
+        self._twice = twice
+        self._kept: dict[int, list[pa.Table]] = {}
+
+    def tables(self, node: Node) -> Iterator[pa.Table]:
+        """The blocks of a node."""
+        if id(node) not in self._twice:
+            return self._made(node)
+        if id(node) not in self._kept:
+            self._kept[id(node)] = list(self._made(node))
+        return iter(self._kept[id(node)])
+
+    def _made(self, node: Node) -> Iterator[pa.Table]:
+        match node:
+            case nodes.Given(blocks):
+                return _given(blocks)
+            case nodes.Read(source):
+                return _read(source, self._context)
+            case nodes.Limit(source, rows):
+                return _first(self.tables(source), rows)
+            case nodes.Union(sources):
+                return (table for each in sources for table in self.tables(each))
+            case nodes.Zip(sources):
+                return _zipped([self._all(each) for each in sources])
+            case nodes.Sort(source, keys, descending):
+                return _sorted(self._all(source), keys, descending)
+            case nodes.Aggregate(source, keys, aggs):
+                return _aggregated(self._all(source), keys, aggs)
+            case nodes.Join(left, right):
+                return exchange.joined(node, self._all(left), self._all(right), threads=True)
+        return step_of(node)(self.tables(node.inputs[0]), Attempt())
+
+    def _all(self, node: Node) -> pa.Table:
+        """All rows of a node."""
+        import pyarrow as pa
+
+        from runtime.data._block.schema_diff import concat
+
+        parts = [table for table in self.tables(node) if table.num_columns]
+        filled = [table for table in parts if table.num_rows]
+        return concat(filled or parts[:1] or [pa.table({})])
 
 
 def _given(blocks: tuple[nodes.GivenBlock, ...]) -> Iterator[pa.Table]:
@@ -141,16 +214,6 @@ def _first(source: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
         rows -= table.num_rows
         if rows <= 0:
             return
-
-
-def _all(node: Node, context: DataContext) -> pa.Table:
-    import pyarrow as pa
-
-    from runtime.data._block.schema_diff import concat
-
-    parts = [table for table in tables(node, context) if table.num_columns]
-    filled = [table for table in parts if table.num_rows]
-    return concat(filled or parts[:1] or [pa.table({})])
 
 
 def _sorted(table: pa.Table, keys: tuple[str, ...], descending: tuple[bool, ...]) -> Iterator[pa.Table]:

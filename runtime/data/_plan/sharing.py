@@ -83,12 +83,9 @@ def _key(value: Any) -> Hashable:
     return ("identity", id(value))
 
 
-def shared(node: Node) -> Node:
-    """The plan with a `Shared` over each node that is worth it."""
+def used_twice(node: Node) -> frozenset[int]:
+    """The ids of the nodes that have several readers."""
     uses = Counter[int]()
-    in_order: set[int] = (
-        set()
-    )  # read on the way to the consumer, with nothing between that collects its input
     seen: set[int] = set()
 
     def count(node: Node) -> None:
@@ -99,21 +96,31 @@ def shared(node: Node) -> Node:
             uses[id(each)] += 1
             count(each)
 
+    count(node)
+    return frozenset(key for key, number in uses.items() if number > 1)
+
+
+def shared(node: Node) -> Node:
+    """The plan with a `Shared` over each node that is worth it."""
+    twice = used_twice(node)
+    in_order: set[int] = (
+        set()
+    )  # read on the way to the consumer, with nothing between that collects its input
+
     def follow(node: Node) -> None:
         for each in () if isinstance(node, COLLECTING) else node.inputs:
             if id(each) not in in_order:
                 in_order.add(id(each))
                 follow(each)
 
-    count(node)
     follow(node)
 
     def mark(node: Node, made: Node) -> Node:
-        if uses[id(node)] < 2 or isinstance(node, Given | Shared):
+        if id(node) not in twice or isinstance(node, Given | Shared):
             return made
         if id(node) not in in_order:
             return Shared(made)
-        is_small = (_source_bytes(node) or SPOOLED_BYTES) < SPOOLED_BYTES
+        is_small = (source_bytes(node) or SPOOLED_BYTES) < SPOOLED_BYTES
         return Shared(made, keeps=True) if is_small and _computes(node) else made
 
     return _mapped(node, mark)
@@ -131,14 +138,19 @@ def _mapped(node: Node, change: Callable[[Node, Node], Node]) -> Node:
     return visit(node)
 
 
-def _source_bytes(node: Node) -> int | None:
+def replaced(node: Node, by: Mapping[int, Node]) -> Node:
+    """The plan with other nodes in place of some, by their ids."""
+    return by[id(node)] if id(node) in by else node.with_inputs([replaced(each, by) for each in node.inputs])
+
+
+def source_bytes(node: Node) -> int | None:
     """The bytes of all sources of a node, if they are known."""
     if isinstance(node, Given):
         return sum(block.size_bytes for block in node.blocks)
     if isinstance(node, Read):
         size = getattr(node.source, "estimate_inmemory_data_size", lambda: None)()
         return None if size is None else int(size)
-    sizes = [_source_bytes(each) for each in node.inputs]
+    sizes = [source_bytes(each) for each in node.inputs]
     return None if None in sizes else sum(size or 0 for size in sizes)
 
 
@@ -147,4 +159,4 @@ def _computes(node: Node) -> bool:
     return isinstance(node, (Transform, *COLLECTING)) or any(map(_computes, node.inputs))
 
 
-__all__ = ["merged", "shared"]
+__all__ = ["SPOOLED_BYTES", "merged", "replaced", "shared", "source_bytes", "used_twice"]

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 import runtime as ray
-from runtime.data import read_api
 from runtime.data.datasource import BlockMetadata, Datasource, Partitioning, ReadTask
 
 data = ray.data
@@ -220,4 +219,4 @@ def test_readers_of_ray_that_are_not_here_say_what_is():
 
 
 def test_every_public_name_is_there():
-    assert all(hasattr(read_api, name) for name in read_api.__all__)
+    assert all(hasattr(data, name) for name in data.__all__)

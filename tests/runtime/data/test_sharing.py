@@ -33,3 +33,13 @@ def test_functions_run_once_for_all_readers(tmp_path: Path) -> None:
     both = data.union(doubled).union(data.limit(5)).take_all()
     assert [row["id"] for row in both] == [*range(200), *range(200), *range(5)]
     assert calls() == 200
+
+
+def test_joins_of_few_rows_run_in_this_process_after_functions() -> None:
+    left = numbers_below(100, override_num_blocks=4).map(lambda row: {"id": row["id"], "a": 2 * row["id"]})
+    right = numbers_below(20).map(lambda row: {"id": row["id"] + 90})
+    both = left.join(right, "inner", on=["id"]).sort("id")
+    assert both.take_all() == [{"id": n, "a": 2 * n} for n in range(90, 100)]
+    summary = both.stats()
+    assert summary.count("map(<lambda>): 4 tasks, 4 blocks, 100 rows") == 1
+    assert "In this process, without tasks:\nSort[id]\n+- Join[inner on id]\n   +- Given" in summary
