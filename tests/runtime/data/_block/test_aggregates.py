@@ -435,7 +435,7 @@ numbers = arrays.of_numpy(np.arange(6) % 3)
 table = pa.table({"k": numbers, "x": numbers})
 aggregates.aggregate([table, table], ["k"], [Sum("x"), Count()])
 aggregates.aggregate([table, table], ["k"], [Unique("x"), Std("x")])
-join.join(table, table.rename_columns(["k", "y"]), ["k"])
+list(join.parts(table, table.rename_columns(["k", "y"]), ["k"]))
 partition.hash_partition(table, ["k"], 2)
 sort.sort_table(table, [("k", True)])
 assert "pandas" not in sys.modules
