@@ -53,13 +53,13 @@ class BlockAccessor:
         return batch.to_numpy(self._table if columns is None else self._table.select(columns))
 
     def to_default(self) -> Any:
-        return self.to_batch_format("default")
+        return self.to_pandas()
 
     def to_batch_format(self, batch_format: str | None) -> Any:
-        """As `Dataset.iter_batches` gives it. Raises ValueError for an unknown format."""
+        """As `Dataset.iter_batches` gives it, but "default" is "pandas". Raises ValueError for an unknown format."""
         from runtime.data._block import batch
 
-        return batch.to_batch(self._table, batch_format)
+        return batch.to_batch(self._table, "pandas" if batch_format == "default" else batch_format)
 
     def num_rows(self) -> int:
         return int(self._table.num_rows)

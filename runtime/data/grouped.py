@@ -55,12 +55,15 @@ class GroupedData:
         concurrency: int | tuple[int, ...] | None = None,
         **ray_remote_args: Any,
     ) -> Any:
-        """Applies a function to the rows of each group, as one batch. Arguments: as for `Dataset.map_batches`."""
+        """Applies a function to the rows of each group, as one batch.
+
+        Arguments: as for `Dataset.map_batches`, but "default" is "pandas" here.
+        """
         udf = Udf(
             "map_groups",
             fn,
             None,
-            batch_format,
+            "pandas" if batch_format == "default" else batch_format,
             zero_copy_batch,
             tuple(fn_args or ()),
             dict(fn_kwargs or {}),

@@ -198,8 +198,12 @@ class TestAllRows:
         assert {row["k"]: (row["count()"], row["s"], row["m"]) for row in rows} == {
             k: (len(v), sum(v), sum(v) / len(v)) for k, v in expected.items()
         }
-        spans = keyed.groupby("k").map_groups(lambda g: {"k": g["k"][:1], "n": [len(g["v"])]}).take_all()
-        assert {row["k"]: row["n"] for row in spans} == {k: len(v) for k, v in expected.items()}
+        spans = keyed.groupby("k").map_groups(
+            lambda group: {"k": group["k"][:1], "n": [f"{len(group)} in a {type(group).__name__}"]}
+        )
+        assert {row["k"]: row["n"] for row in spans.take_all()} == {
+            k: f"{len(v)} in a DataFrame" for k, v in expected.items()
+        }
 
     def test_joins(self) -> None:
         left = numbers(10).map(lambda row: {"id": row["id"], "a": row["id"] * 2})
