@@ -39,3 +39,4 @@ def test_every_program_has_its_output() -> None:
     programs = {path.stem for path in SCRIPTS.glob("*.py")}
     assert {path.stem for path in SCRIPTS.glob("*.out")} == programs
     assert len(programs) >= 90
+    assert sum(name.startswith("data_") for name in programs) >= 20

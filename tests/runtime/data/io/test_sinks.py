@@ -35,7 +35,7 @@ def test_nothing_is_visible_before_the_commit(tmp_path):
         CSVDatasource(tmp_path / "out")
     commit(sink, returned)
     assert read(tmp_path / "out") == [1, 2, 3]
-    assert files(tmp_path / "out") == [f"{sink.write_id}_{task:06}_000000.csv" for task in range(2)]
+    assert files(tmp_path / "out") == [f"{sink.write_id}_{task:06}.csv" for task in range(2)]
 
 
 def test_a_task_that_ran_twice_leaves_its_files_once(tmp_path):
@@ -141,6 +141,16 @@ def test_names_of_ones_own(tmp_path):
 
     write(CSVDatasink(tmp_path, filename_provider=Names()), [ids(7)], [ids(8)])
     assert files(tmp_path) == ["7-0.csv", "8-1.csv"]
+
+
+def test_names_of_files_are_made_of_that_of_their_task(tmp_path):
+    class Names(FilenameProvider):
+        def get_filename_for_task(self, write_uuid, task_index):
+            return f"part-{task_index}.csv"
+
+    write(CSVDatasink(tmp_path, filename_provider=Names(), max_rows_per_file=1), [ids(7, 8)], [ids(9)])
+    assert files(tmp_path) == ["part-0.csv", "part-0_000001.csv", "part-1.csv"]
+    assert Names().get_filename_for_row({}, "id", 2, 0, 3) == "part-2_000000_000003.csv"
 
 
 def test_the_same_name_twice_is_an_error_and_loses_nothing(tmp_path):
