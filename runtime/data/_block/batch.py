@@ -277,12 +277,15 @@ def _from_array(values: npt.NDArray[Any], name: str) -> pa.Array:
 
 def _from_sequence(values: Sequence[Any]) -> pa.Array:
     if any(isinstance(value, np.ndarray) or hasattr(value, "detach") for value in values[:100]):
-        arrays = [None if value is None else _as_array(value) for value in values]
-        if all(array is None or tensor.can_hold(array.dtype) for array in arrays):
+        made = [None if value is None else _as_array(value) for value in values]
+        if all(array is None or tensor.can_hold(array.dtype) for array in made):
             try:
-                return tensor.from_arrays(arrays)
+                return tensor.from_arrays(made)
             except TypeError:  # numbers of dimensions differ
                 return objects.from_objects(values)
+    simple = arrays.of_sequence(values) if arrays.avoids_pandas(len(values)) else None
+    if simple is not None:
+        return simple
     try:
         return pa.array(values)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
