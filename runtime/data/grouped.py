@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from runtime.data._api.compute import compute_of
+from runtime.data._api.numbers import Names, Numbers
 from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Udf
-
-Columns = str | Sequence[str] | None
 
 
 class Rows(Protocol):
@@ -22,8 +21,9 @@ class Rows(Protocol):
     def columns(self, fetch_if_missing: bool = True) -> list[str] | None: ...
 
 
-class GroupedData:
-    """Rows by the values of some columns. Its methods give a `Dataset`."""
+class GroupedData(Numbers):
+    """Rows by the values of some columns. Its methods give a `Dataset`; those of numbers are by default of all columns
+    but the keys."""
 
     def __init__(self, dataset: Rows, keys: tuple[str, ...], num_partitions: int | None) -> None:
         self._dataset = dataset
@@ -81,37 +81,7 @@ class GroupedData:
 
         return self.aggregate(Count())
 
-    def sum(self, on: Columns = None, ignore_nulls: bool = True) -> Any:
-        """The sums of columns; of all but the keys by default."""
-        from runtime.data.aggregate import Sum
-
-        return self._each(Sum, on, ignore_nulls)
-
-    def min(self, on: Columns = None, ignore_nulls: bool = True) -> Any:
-        """The smallest values of columns."""
-        from runtime.data.aggregate import Min
-
-        return self._each(Min, on, ignore_nulls)
-
-    def max(self, on: Columns = None, ignore_nulls: bool = True) -> Any:
-        """The largest values of columns."""
-        from runtime.data.aggregate import Max
-
-        return self._each(Max, on, ignore_nulls)
-
-    def mean(self, on: Columns = None, ignore_nulls: bool = True) -> Any:
-        """The means of columns."""
-        from runtime.data.aggregate import Mean
-
-        return self._each(Mean, on, ignore_nulls)
-
-    def std(self, on: Columns = None, ddof: int = 1, ignore_nulls: bool = True) -> Any:
-        """The standard deviations of columns."""
-        from runtime.data.aggregate import Std
-
-        return self._each(Std, on, ignore_nulls, ddof=ddof)
-
-    def _each(self, kind: Callable[..., Any], on: Columns, ignore_nulls: bool, **options: Any) -> Any:
+    def _each(self, kind: Callable[..., Any], on: Names, ignore_nulls: bool, **options: Any) -> Any:
         if isinstance(on, str):
             on = [on]
         if on is None:

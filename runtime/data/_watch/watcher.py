@@ -66,6 +66,8 @@ class Watcher:
     def watching(self, watched: Watched) -> Iterator[None]:
         """Shows an execution until the block ends. What was shown goes then, but for a last line on a terminal."""
         failed = False
+        if watched.has_bars and watched.patches_print and terminal.is_shown():
+            _patch_print()  # before the caller prints: a line that is written while bars are drawn would break them
         with self._changed:
             self._watched.append(watched)
             if self._thread is None:
@@ -116,7 +118,6 @@ class Watcher:
         for watched in self._watched:
             seen = watched.view()
             if shows_bars and watched.has_bars and now - watched.since_s >= BEFORE_BARS_S:
-                _patch_print(watched)
                 terminal.show(watched.name, bars.lines(watched.name, seen, watched.has_operator_bars))
             if sets_metrics:
                 self._metrics_due_s = now + METRICS_S
@@ -125,12 +126,11 @@ class Watcher:
                 gauges.show_spilled(watched.name, seen, on_disk)
 
 
-def _patch_print(watched: Watched) -> None:
+def _patch_print() -> None:
     """Has `print` write above the bars, as `tqdm_ray` does."""
-    if watched.patches_print:
-        from runtime.experimental import tqdm_ray
+    from runtime.experimental import tqdm_ray
 
-        tqdm_ray.instance()
+    tqdm_ray.instance()
 
 
 def _on_disk() -> Callable[[str], int] | None:
