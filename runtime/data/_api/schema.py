@@ -33,11 +33,9 @@ class Schema:
 
     def __repr__(self) -> str:
         """A table of names and types."""
-        names = ["Column", *self.names]
-        types = ["Type", *map(str, self.types)]
-        width = max(map(len, names))
-        lines = [f"{name:{width}}  {kind}" for name, kind in zip(names, types, strict=True)]
-        return "\n".join([lines[0], f"{'-' * width}  {'-' * max(map(len, types))}", *lines[1:]])
+        width = max(map(len, ["Column", *self.names]))
+        lines = [("Column", "Type"), ("------", "----"), *zip(self.names, self.types, strict=True)]
+        return "\n".join(f"{name:{width}}  {kind}" for name, kind in lines)
 
     def brief(self) -> str:
         """The names and types in one line."""

@@ -19,6 +19,7 @@ print(
     "types:", [str(kind) for name, kind in zip(schema.names, schema.types) if name in ("id", "half", "name")]
 )
 print("count:", lazy.count())
+print(lazy.select_columns(["id", "half", "name"]).schema())
 
 dataset = lazy.materialize()
 print("kind:", type(dataset).__name__, isinstance(dataset, ray.data.Dataset))
