@@ -153,11 +153,14 @@ class _Continued(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        if not self._start:
-            return bytes(self._stream.read(size if size >= 0 else None))
-        part = self._start if size < 0 else self._start[:size]
+        part = bytes(self._start if size < 0 else self._start[:size])
         self._start = self._start[len(part) :]
-        return bytes(part)
+        if size < 0:
+            return part + bytes(self._stream.read())
+        # A short block may be less than a row, which Arrow takes for an error.
+        while len(part) < size and (more := bytes(self._stream.read(size - len(part)))):
+            part += more
+        return part
 
 
 class CSVDatasink(StreamingFileDatasink):

@@ -96,6 +96,14 @@ def test_csv(folder, data):
     assert [row["id"] for row in rows(CSVDatasource(path).with_columns(["id"]), tasks)] == list(range(count))
 
 
+def test_rows_of_csv_that_are_longer_than_what_is_looked_at_first(tmp_path):
+    values = [f"{index:0200}" for index in range(50)]
+    name = "s" * 100
+    (tmp_path / "a.csv").write_text(f"{name}\n" + "".join(f"x{value}\n" for value in values))
+    for tasks in (1, 7):
+        assert [row[name][1:] for row in rows(CSVDatasource(tmp_path), tasks)] == values
+
+
 class TestCSVOptions:
     @pytest.fixture
     def path(self, tmp_path):
