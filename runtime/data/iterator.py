@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from runtime.data._exec import waiting
 from runtime.data._iteration.batching import Batching
 from runtime.data._iteration.jax_arrays import sharder
 from runtime.data._iteration.position import Position
@@ -139,7 +140,8 @@ class DataIterator(ABC):
                     blocks = feed.flushing(blocks)
                 return batching.batches(blocks, start.seed, start.rows)
 
-            made = ahead(batches, prefetch_batches) if prefetch_batches else batches(None)
+            wait = waiting.wait_of_task()
+            made = ahead(batches, prefetch_batches, wait) if prefetch_batches else batches(None)
             for rows, batch in made:
                 position.advance(start.epoch, rows)
                 yield batch
@@ -165,9 +167,8 @@ class DataIterator(ABC):
         """The next pass goes on where another iterator was when it gave this `state_dict`; later ones are whole.
 
         The rows must come in the same order as before: the plan is the same, keeps order (as is the default), its
-        `random_shuffle` has a seed, and its functions give the same rows again. Whole blocks and files whose
-        number of rows is known are not read again; of other plans, rows are computed again and left out. A local
-        shuffle is done again with the seed of the state.
+        `random_shuffle` has a seed, and its functions give the same rows again. Blocks that exist are not read again;
+        of other plans, rows are computed again and left out. A local shuffle is done again with the seed of the state.
 
         Raises:
             ValueError: it is no state, or this iterator's rows have no order (`streaming_split` without `equal`).

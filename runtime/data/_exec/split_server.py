@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -135,16 +135,12 @@ class SplitIterator(DataIterator):
 
         if epoch is None:
             epoch = self._where().begin(None).epoch
-        asked: deque[Future[list[Part]]] = deque([self._ask(epoch)])
-        if cancellation is not None:
-            cancellation.on_set(lambda: [each.cancel() for each in list(asked)])
+        asked = self._ask(epoch, cancellation)
         while True:
-            found = asked.popleft().result()
-            if not found:
+            found = asked()
+            if not found or (cancellation is not None and cancellation.is_set):
                 return
-            asked.append(self._ask(epoch))
-            if cancellation is not None and cancellation.is_set:
-                return
+            asked = self._ask(epoch, cancellation)
             ((ref, start, rows),) = found
             if skip >= rows:
                 skip -= rows
@@ -153,8 +149,16 @@ class SplitIterator(DataIterator):
             table = runtime.get(ref)
             yield table if start == 0 and rows == table.num_rows else table.slice(start, rows)
 
-    def _ask(self, epoch: int) -> Future[list[Part]]:
-        return self._server.next.remote(self._part, epoch).future()  # type: ignore[no-any-return]
+    def _ask(self, epoch: int, cancellation: Cancellation | None) -> Callable[[], list[Part]]:
+        """Asks for the next rows; what this returns waits for them."""
+        import runtime
+
+        ref = self._server.next.remote(self._part, epoch)
+        if cancellation is None:
+            return lambda: runtime.get(ref)
+        future: Future[list[Part]] = ref.future()
+        cancellation.on_set(future.cancel)
+        return future.result
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if not self._is_equal:

@@ -8,11 +8,16 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 GROUP_S = 0.001
 """Items are handed over in groups that took so long to prepare: a switch of threads costs tens of microseconds."""
+
+CALLBACKS = 4
+"""A source has at most so many waits at a time."""
+PATIENCE_S = 0.002
+"""A consumer that waits longer may do something else than to wait for the thread only."""
 
 
 class Cancellation:
@@ -33,6 +38,7 @@ class Cancellation:
         with self._lock:
             if not self._is_set:
                 self._callbacks.append(callback)
+                del self._callbacks[:-CALLBACKS]  # earlier waits are over
                 return
         callback()
 
@@ -59,12 +65,14 @@ class Feed:
         self._group: deque[Any] = deque()
         self._begun_s = 0.0
         self._error: BaseException | None = None
+        self.bell: Callable[[], Any] | None = None
+        """Called after a group is handed over."""
 
     def flush(self) -> None:
         """Hands over what has been prepared; then waits until more is wanted."""
         if self._group:
             group, self._group = self._group, deque()
-            self._ready.put((group, False))
+            self._hand_over(group, False)
             del group  # or the consumer's last items would be held here
             self._free.acquire()
         if self.cancellation.is_set:
@@ -93,22 +101,45 @@ class Feed:
         except BaseException as error:
             self._error = error
         finally:
-            self._ready.put((self._group, True))
+            self._hand_over(self._group, True)
 
-    def items(self) -> Iterator[Any]:
+    def _hand_over(self, group: deque[Any], is_last: bool) -> None:
+        self._ready.put((group, is_last))
+        bell = self.bell
+        if bell is not None:
+            bell()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is something for the consumer."""
+        return not self._ready.empty()
+
+    def items(self, wait: Callable[[Feed], Any] | None = None) -> Iterator[Any]:
         """The items as they come; in the consumer's thread.
+
+        Args:
+            wait: see `ahead`.
 
         Raises:
             BaseException: that of the source, after the items before it.
         """
         has_ended = False
         while not has_ended:
-            group, has_ended = self._ready.get()
+            group, has_ended = self._take(wait)
             self._free.release()
             while group:
                 yield group.popleft()
         if self._error is not None:
             raise self._error
+
+    def _take(self, wait: Callable[[Feed], Any] | None) -> tuple[deque[Any], bool]:
+        if wait is None:
+            return self._ready.get()
+        try:
+            return self._ready.get(timeout=PATIENCE_S)
+        except Empty:
+            wait(self)
+            return self._ready.get()
 
     def cancel(self) -> None:
         """Ends the thread, which may wait for room, or for the source."""
@@ -125,12 +156,15 @@ EXIT_S = 5.0
 """How long the interpreter's exit waits for such a thread, which may be in a function of the user."""
 
 
-def ahead(begin: Callable[[Feed], Iterable[Any]], groups: int) -> Iterator[Any]:
+def ahead(
+    begin: Callable[[Feed], Iterable[Any]], groups: int, wait: Callable[[Feed], Any] | None = None
+) -> Iterator[Any]:
     """The items of `begin(feed)` in order, prepared in a thread that ends with this iterator.
 
     Args:
         begin: called in the thread. Its iterable calls `feed.flush()` before it waits for something.
         groups: how many groups of items (`GROUP_S`) are prepared before they are needed, at least 1.
+        wait: how the consumer waits until `feed.is_ready`, which is when `feed.bell` is called. It may return earlier.
     """
     feed = Feed(groups)
     thread = threading.Thread(target=feed.run, args=(begin,), name="prefetch", daemon=True)
@@ -138,7 +172,7 @@ def ahead(begin: Callable[[Feed], Iterable[Any]], groups: int) -> Iterator[Any]:
     _running[feed] = thread
     thread.start()
     try:
-        yield from feed.items()
+        yield from feed.items(wait)
     finally:
         feed.cancel()
         # The garbage collector may close this in any thread, also one that the source waits for.

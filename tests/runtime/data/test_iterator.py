@@ -84,6 +84,21 @@ class TestPrefetching:
         eventually(lambda: not threads())
         (tmp_path / "go").touch()
 
+    def test_consumers_that_hold_all_cpus_lend_them(self) -> None:
+        @ray.remote
+        def whole() -> int:
+            made = numbers(100, 4).map_batches(lambda batch: batch)
+            return len(ids(made.iter_batches(batch_size=7)))
+
+        @ray.remote
+        def part(iterator: Any) -> int:
+            return len(ids(iterator.iter_batches(batch_size=7)))
+
+        cpus = int(ray.cluster_resources()["CPU"])
+        assert ray.get([whole.remote() for _ in range(cpus)], timeout=120) == [100] * cpus
+        parts = numbers(10 * cpus, 5).map_batches(lambda batch: batch).streaming_split(cpus, equal=True)
+        assert ray.get([part.remote(each) for each in parts], timeout=120) == [10] * cpus
+
 
 def resumed(make: Any, options: dict[str, Any], batches: int) -> tuple[list[int], list[int]]:
     """The rows of a whole epoch, and those of one that another iterator ended."""
