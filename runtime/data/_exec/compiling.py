@@ -17,7 +17,7 @@ from runtime.data.context import DataContext
 from . import exchange, reading, reslicing, sizing
 from .bundles import Bundle, Work
 from .exchange import Exchange
-from .operators import Barrier, Given, Limit, Operator, Sink, Stage, TaskSpec, Union
+from .operators import Barrier, Given, Limit, Operator, Plan, Sink, Stage, TaskSpec, Union
 from .programs import Finish, Host, Program, run
 from .sizing import Facts
 from .steps import Step, step_of
@@ -214,9 +214,22 @@ class Compiler:
             self.stage(each, make(parts, objects), f"{kind.name}: split")
             for each, make in zip(node.inputs, kind.maps, strict=True)
         ]
-        barrier = Barrier(kind.name, maps, kind.plan(self._exchange_bytes))
+        barrier = Barrier(kind.name, maps, self._reducers(kind))
         whole = sys.maxsize if kind.blocks is not None else None  # as many blocks as were asked for
         return self._stage(kind.name, [barrier], [kind.reduce], kind.compute, target_bytes=whole)
+
+    def _reducers(self, kind: Exchange) -> Plan:
+        """Plans reducers that are not too large, and as many as there are cores for unless the rows are too few."""
+
+        def planned(inputs: Sequence[Sequence[Bundle]]) -> Sequence[Work]:
+            target_bytes = self._exchange_bytes
+            if kind.blocks is None:
+                total = sum(bundle.size_bytes for bundles in inputs for bundle in bundles)
+                share = sizing.share(self._facts, total, target_bytes)
+                target_bytes = min(target_bytes, max(share, kind.least_bytes))
+            return kind.plan(target_bytes)(inputs)
+
+        return planned
 
 
 def _one_by_one(inputs: Sequence[Sequence[Bundle]]) -> list[Work]:

@@ -178,6 +178,7 @@ class Exchange:
         plan: makes the plan of the reducers, given the bytes that one should have.
         parts: of the maps; None: by size.
         blocks: of the result; None: by size.
+        least_bytes: what a reducer should get at least.
     """
 
     name: str
@@ -187,6 +188,7 @@ class Exchange:
     parts: int | None = None
     blocks: int | None = None
     compute: Compute = field(default_factory=Compute)
+    least_bytes: int = 8 << 20
 
 
 DIVISIBLE = {
@@ -227,7 +229,8 @@ def of(node: Node, context: DataContext) -> Exchange:
         case nodes.MapGroups(_, keys, udf, compute, blocks):
             parts = (blocks or default) if keys else 1
             reduce = GroupsStep(keys, UdfStep(udf))
-            return _by_partition(node, [HashParts(keys)], reduce, parts, blocks if keys else 1, compute)
+            exchange = _by_partition(node, [HashParts(keys)], reduce, parts, blocks if keys else 1)
+            return dataclasses.replace(exchange, compute=compute, least_bytes=1)  # its function may take long
         case nodes.Join():
             sides = [partial(Partitioned, HashParts(keys)) for keys in (node.on, node.right_on)]
             plan = partial(ByPartition, blocks=node.blocks, divisible=DIVISIBLE[node.how])
@@ -241,11 +244,10 @@ def _by_partition(
     reduce: Step,
     parts: int | None,
     blocks: int | None,
-    compute: Compute | None = None,
 ) -> Exchange:
     finishes = [partial(Partitioned, split) for split in maps]
     plan = partial(ByPartition, blocks=blocks)
-    return Exchange(node.name, finishes, plan, reduce, parts, blocks, compute or Compute())
+    return Exchange(node.name, finishes, plan, reduce, parts, blocks)
 
 
 # ---------------------------------------------------------------- maps

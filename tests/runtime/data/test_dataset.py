@@ -198,12 +198,17 @@ class TestAllRows:
         assert {row["k"]: (row["count()"], row["s"], row["m"]) for row in rows} == {
             k: (len(v), sum(v), sum(v) / len(v)) for k, v in expected.items()
         }
-        spans = keyed.groupby("k").map_groups(
-            lambda group: {"k": group["k"][:1], "n": [f"{len(group)} in a {type(group).__name__}"]}
+        spans = (
+            keyed.groupby("k")
+            .map_groups(
+                lambda group: {"k": group["k"][:1], "n": [f"{len(group)} in a {type(group).__name__}"]}
+            )
+            .materialize()
         )
         assert {row["k"]: row["n"] for row in spans.take_all()} == {
             k: f"{len(v)} in a DataFrame" for k, v in expected.items()
         }
+        assert spans.num_blocks() > 1  # few rows as they are, all cores have some
 
     def test_joins(self) -> None:
         left = numbers(10).map(lambda row: {"id": row["id"], "a": row["id"] * 2})
