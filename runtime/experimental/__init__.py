@@ -11,6 +11,7 @@ _MODULE_OF = {
     "get_local_object_locations": "locations",
     "get_object_locations": "locations",
     "set_resource": "dynamic_resources",
+    "wait_tensor_freed": "tensors",
 }
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "locations",
     "set_resource",
     "tqdm_ray",
+    "wait_tensor_freed",
 ]
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from functools import partial
 from typing import Any
 
@@ -27,6 +28,8 @@ from runtime.util.collective.types import GroupError
 _DEVICES = {"GLOO": "cpu", "NCCL": "cuda"}
 _kept: dict[str, list[Any]] = {}
 """The tensors of this process's results, by the id of the object that lives as long as they do."""
+_waits: dict[str, threading.Event] = {}
+"""Set when they are dropped, for those that `wait_tensor_freed` waits for."""
 _turns: dict[tuple[str, int], threading.Lock] = {}
 """One tensor at a time is fetched of a member: its tensors come in the order in which they were asked for."""
 
@@ -74,8 +77,38 @@ def keep(result: Any, transport: str) -> Any:
                 f"{_DEVICES[transport]}."
             )
     _kept[token.hex()] = tensors
-    call_when_freed(token, partial(_kept.pop, token.hex(), None))
+    call_when_freed(token, partial(_drop, token.hex()))
     return replaced
+
+
+def _drop(key: str) -> None:
+    _kept.pop(key, None)
+    waited = _waits.pop(key, None)
+    if waited is not None:
+        waited.set()
+
+
+def wait_tensor_freed(tensor: Any, timeout: float | None = None) -> None:
+    """Waits until nobody can fetch a tensor any more that a method of this actor has returned by a transport: from then
+    on it may be changed.
+
+    Args:
+        tensor: it, or another view of its memory.
+        timeout: in seconds; None: as long as there are references to a result with it.
+
+    Raises:
+        TimeoutError: there still are.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    memory = tensor.untyped_storage().data_ptr()
+    for key, tensors in list(_kept.items()):
+        if memory not in [one.untyped_storage().data_ptr() for one in tensors]:
+            continue
+        freed = _waits.setdefault(key, threading.Event())
+        if key not in _kept:
+            _waits.pop(key, None)
+        elif not freed.wait(None if deadline is None else max(0.0, deadline - time.monotonic())):
+            raise TimeoutError(f"There still are references to results with the tensor after {timeout:g} s.")
 
 
 def _replaced(value: Any, tensors: list[Any], facts: tuple[Any, ...]) -> Any:

@@ -16,6 +16,7 @@ from tests.under_test import OWN, exceptions, ray
 if not OWN:
     pytest.skip("Ray's need torch where it is installed", allow_module_level=True)
 
+from runtime import experimental
 from runtime.experimental.collective import (
     create_collective_group,
     destroy_all_collective_groups,
@@ -51,6 +52,15 @@ class Actor:
 
     def got(self, refs: list[Any]) -> int:
         return int(ray.get(refs[0])["one"].sum())
+
+    def change(self, timeout_s: float) -> str:
+        """Changes what was made once nobody can fetch it."""
+        try:
+            experimental.wait_tensor_freed(self.made[2:], timeout_s)
+        except TimeoutError as error:
+            return str(error)
+        self.made += 1
+        return "changed"
 
     def kept(self) -> int:
         from runtime.experimental import tensors
@@ -131,6 +141,17 @@ def test_a_call_chooses_its_transport(actors: list[Any]) -> None:
     assert ray.get(other.__ray_call__.remote(lambda _, tensor: tensor.tolist(), ref)) == [2, 2, 2]
     assert ray.get(maker.make.options(tensor_transport="object_store").remote(2))["one"].tolist() == [0, 1]
     assert ray.get(maker.text.remote()) == "no tensor"
+
+
+def test_an_actor_changes_a_tensor_when_nobody_can_fetch_it(actors: list[Any]) -> None:
+    maker = actors[0]
+    ref = maker.make.remote(5)
+    assert "still are references" in ray.get(maker.change.remote(0.1), timeout=WAIT_S)
+    changed = maker.change.remote(WAIT_S)
+    assert ray.wait([changed], timeout=0.2)[0] == []
+    del ref
+    assert ray.get(changed, timeout=WAIT_S) == "changed"
+    assert ray.get(maker.change.remote(0), timeout=WAIT_S) == "changed"
 
 
 def test_async_actors(session: None) -> None:
