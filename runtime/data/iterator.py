@@ -167,8 +167,9 @@ class DataIterator(ABC):
         """The next pass goes on where another iterator was when it gave this `state_dict`; later ones are whole.
 
         The rows must come in the same order as before: the plan is the same, keeps order (as is the default), its
-        `random_shuffle` has a seed, and its functions give the same rows again. Blocks that exist are not read again;
-        of other plans, rows are computed again and left out. A local shuffle is done again with the seed of the state.
+        `random_shuffle` has a seed, and its functions give the same rows again. Blocks that exist and Parquet files are
+        not read again. Of other plans, rows are computed again and left out. A local shuffle is done again with the
+        seed of the state.
 
         Raises:
             ValueError: it is no state, or this iterator's rows have no order (`streaming_split` without `equal`).

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from .nodes import Drop, Given, GivenBlock, Node, Project, Rename, Transform
+from runtime.data.io.skipping import WithoutFirst
+
+from .nodes import Drop, Given, GivenBlock, Node, Project, Read, Rename, Transform
 
 
 def without_first_rows(node: Node, rows: int) -> tuple[Node, int]:
@@ -19,6 +21,8 @@ def without_first_rows(node: Node, rows: int) -> tuple[Node, int]:
     match node:
         case Given(blocks, schema):
             return Given(_after(blocks, rows), schema), 0
+        case Read(source, limit=None) if WithoutFirst.can_skip(source):
+            return dataclasses.replace(node, source=WithoutFirst(source, rows)), 0
         case Project() | Rename() | Drop():
             source, left = without_first_rows(node.source, rows)
             return node.with_inputs([source]), left

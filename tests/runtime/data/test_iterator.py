@@ -6,9 +6,12 @@ import sys
 import threading
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from runtime.data._plan import nodes
+from runtime.data._plan.rules import optimize
 from runtime.data._plan.skipping import without_first_rows
 from runtime.data.collate_fn import NumpyBatchCollateFn
 from runtime.data.dataset import Dataset
@@ -215,6 +218,21 @@ class TestSkipping:
             ("block 2", 0, 10),
         ]
         assert without_first_rows(plan, 0) == (plan, 0)
+
+    def test_files_are_not_read(self, tmp_path: Any) -> None:
+        for part in range(4):
+            pq.write_table(pa.table({"id": range(10 * part, 10 * part + 10)}), tmp_path / f"{part}.parquet")
+        made = ray.data.read_parquet(str(tmp_path), override_num_blocks=4)
+        node, left = without_first_rows(optimize(made._node), 25)
+        assert isinstance(node, nodes.Read)
+        assert left == 0
+        tasks = node.source.get_read_tasks(4)
+        assert [task.metadata.num_rows for task in tasks] == [5, 10]
+        assert [n for task in tasks for table in task() for n in table["id"].to_pylist()] == [*range(25, 40)]
+        assert without_first_rows(optimize(made.limit(30)._node), 25)[1] == 25
+        for plan in (made, made.map_batches(lambda batch: batch), made.map(lambda row: row)):
+            _, rows = resumed(plan.iterator, {"batch_size": 5}, 5)
+            assert rows == list(range(40))
 
     def test_what_changes_the_number_of_rows_is_computed(self) -> None:
         plan = nodes.Sample(nodes.Given((nodes.GivenBlock("block", 10, 80),)), 0.5)
