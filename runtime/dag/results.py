@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import sys
+from collections.abc import Callable, Generator
 from typing import Any, NoReturn, Protocol
 
 
@@ -56,8 +57,10 @@ class _Result:
         self._is_only = is_only
         self._was_fetched = False
 
-    def __del__(self) -> None:
-        if not self._was_fetched:
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if (
+            not self._was_fetched and not is_ending()
+        ):  # then a thread that Python has stopped may hold the lock
             self._dag.dropped(self._execution, self._position)
 
     def __copy__(self) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -219,8 +220,9 @@ class Reader:
     def __exit__(self, *_error: object) -> None:
         self.close()
 
-    def __del__(self) -> None:
-        if not self.__dict__.get("_is_closed", True):
+    def __del__(self, is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When Python ends, threads that it has stopped may hold locks for ever, and the kernel closes everything.
+        if not is_ending() and not self.__dict__.get("_is_closed", True):
             self.close()
 
 

@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import os
 import pathlib
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -430,3 +432,19 @@ def test_a_reader_that_is_killed_at_any_point(count: int, place: Place) -> None:
         peer.kill()
         with pytest.raises(PeerLostError):
             writer.put(0, None)
+
+
+LEAVES_ENDS = """
+from runtime._extension.channels import Place, create, open_reader, rendezvous
+
+place = Place(b"node", "", b"")
+writer = create("left", ["reader"], place=place)
+reader = open_reader(writer.address, "reader", timeout_s=60, place=place)
+writer.itself, reader.itself = writer, reader
+for lock in (rendezvous._lock, writer._shared._lock):
+    lock.acquire()
+"""
+
+
+def test_python_ends_although_a_thread_that_it_stops_holds_locks() -> None:
+    subprocess.run([sys.executable, "-c", LEAVES_ENDS], check=True, timeout=WAIT_S)
