@@ -12,6 +12,7 @@ from runtime._extension import gangs, objects
 from runtime._extension.events import Subscription, describe
 from runtime._extension.news import ActorChanged, ItemReady, KeyChanged, News, NodeChanged, ObjectReady
 from runtime._extension.streams import metadata_of
+from runtime.exceptions import ActorDiedError
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
 from runtime.util.placement_group import placement_group
@@ -142,7 +143,7 @@ class ClusterEngine:
         try:
             handle = self._actors.get(effect.actor)
             if handle is None:
-                raise LookupError(f"actor {effect.actor!r} is dead")
+                raise ActorDiedError(f"It is {effect.actor!r}, and was dead before it was called.")
             method = getattr(handle, effect.method)
             if effect.options:
                 method = method.options(**effect.options)

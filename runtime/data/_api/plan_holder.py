@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from runtime.data._iteration.position import without_first
@@ -72,14 +72,19 @@ class PlanHolder:
             finally:
                 self._summary = "\n\n".join([*gathered, stats.local_summary(explain(node), consumer)])
             return
-        for ref, bundle in self._bundles(node, ahead, consumer=consumer, cancellation=cancellation):
+
+        def fetch(ref: Any, bundle: Bundle) -> pa.Table | None:
+            nonlocal skip
             if skip >= bundle.rows:
                 skip -= bundle.rows
-                continue
+                return None
             with consumer.fetching():
                 table = runtime.get(ref)
             start, rows, skip = bundle.start + skip, bundle.rows - skip, 0
-            yield table if start == 0 and rows == table.num_rows else table.slice(start, rows)
+            return table if start == 0 and rows == table.num_rows else table.slice(start, rows)
+
+        bundles = self._bundles(node, ahead, consumer=consumer, cancellation=cancellation, fetch=fetch)
+        yield from (table for table, _ in bundles if table is not None)
 
     def _gathered(self, node: Node, cancellation: Cancellation | None, summaries: list[str]) -> Node:
         """The plan with blocks in place of the parts that must run as tasks, if joins over them can run here then.
@@ -103,8 +108,9 @@ class PlanHolder:
         holds: bool = True,
         consumer: Consumer | None = None,
         cancellation: Cancellation | None = None,
+        fetch: Callable[[Any, Bundle], Any] | None = None,
     ) -> Iterator[tuple[Any, Bundle]]:
-        """The blocks of a plan that was optimized, as references."""
+        """The blocks of a plan that was optimized, as references, or as what `fetch` makes of these."""
         from runtime.data import stats
         from runtime.data._exec.driver import Running
         from runtime.data._watch.watcher import Watched, watcher
@@ -115,7 +121,7 @@ class PlanHolder:
             cancellation.on_set(running.close)
         try:
             with watcher.watching(Watched(self._name, running.execution, self._context, running.now)):
-                yield from consumer.timed(running.bundles(ahead, holds), rows_of=_bundle_rows)
+                yield from consumer.timed(running.bundles(ahead, holds, fetch), rows_of=_bundle_rows)
         finally:
             running.close()
             self._summary = stats.summary(running.execution, consumer)

@@ -14,7 +14,7 @@ from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Compute, Node
 from runtime.data.context import DataContext
 
-from . import exchange, reading, reslicing, sizing
+from . import exchange, placement, reading, reslicing, sizing
 from .bundles import Bundle, Work
 from .exchange import Exchange
 from .operators import Barrier, Given, Limit, Operator, Plan, Sink, Stage, TaskSpec, Union
@@ -23,6 +23,10 @@ from .sizing import Facts
 from .steps import Step, step_of
 
 POOL_IDLE_S = 30.0
+MOST_RETRIES = 3
+"""Attempts of a task after the first one, if its worker or node has died; as many to rebuild what it has made."""
+FAILED_STARTS = 3
+"""After so many actors in a row that died in their constructors a pool is given up."""
 _group_names = itertools.count()
 
 
@@ -40,6 +44,7 @@ class Compiler:
         self._exchange_bytes = sizing.exchange_bytes(facts, self.target_bytes, context.target_max_block_size)
         self._first_bytes = min(self.target_bytes, budget_bytes // (4 * max(1, int(facts.cpus))))
         self._reads: dict[nodes.Read, Sequence[Any]] = {}
+        self._kept_cpus = 0.0  # by the actors of pools
         self.programs: dict[Any, Program] = {}
         """By the key that stands for it among the arguments of tasks."""
         self._shared_operators: dict[int, Operator] = {}
@@ -48,6 +53,7 @@ class Compiler:
         """The operators of a plan whose steps are fused."""
         if is_ordered is None:
             is_ordered = self._context.execution_options.preserve_order
+        self._kept_cpus = placement.kept_cpus(node)
         return Sink(self.operator(node), is_ordered)
 
     def operator(self, node: Node) -> Operator:
@@ -166,7 +172,7 @@ class Compiler:
             return Stage(
                 name,
                 inputs,
-                TaskSpec(options={}),
+                TaskSpec(cpus=placement.busy_cpus(compute)),
                 self._first_bytes,
                 self._group(name, program, compute),
                 seeds,
@@ -174,27 +180,31 @@ class Compiler:
         key = ("program", len(self.programs))
         self.programs[key] = program
         options.setdefault("name", name[:200])
-        cpus = options.get("num_cpus", 1.0)
-        spec = TaskSpec(
-            _task(), options, 1.0 if cpus is None else float(cpus), compute.most, program=ResultOf(key)
-        )
+        if options.get("num_cpus") is None:
+            options["num_cpus"] = placement.task_cpus(self._facts, self._kept_cpus)
+        cpus = float(options["num_cpus"])
+        spec = TaskSpec(_task(), options, cpus or 1.0, compute.most, program=ResultOf(key))
         return Stage(name, inputs, spec, self._first_bytes, seeds=seeds)
 
     def _group(self, name: str, program: Program, compute: Compute) -> Group:
         pool = compute.pool
         assert pool is not None
-        cpus = max(1, int(self._facts.cpus))
-        most = pool.most or max(pool.least, cpus)
-        # Actors keep their CPUs, and something must be left for the tasks that feed them.
-        share = min(1.0, (self._facts.cpus - 1) / most)
-        options = {"num_cpus": share, **compute.options, "max_restarts": -1}
+        most = placement.most_actors(self._facts, compute, self._kept_cpus)
+
+        def options_of(number: int) -> dict[str, Any]:
+            options = {"num_cpus": 0, **compute.options, "max_restarts": 0}  # the pool replaces them
+            if not placement.is_placed(compute.options):
+                node_id = placement.node_of(self._facts.cpus_of, number)
+                options["scheduling_strategy"] = _near(node_id)
+            return options
+
         spec = GroupSpec(
             f"{name[:100]} #{next(_group_names)}",
             _host(),
             (program,),
-            options_of=lambda _: options,
+            options_of=options_of,
             most_calls=pool.calls,
-            failed_starts=1,
+            failed_starts=FAILED_STARTS,
         )
         return Group(spec, Elastic(max(pool.least, pool.initial), most, POOL_IDLE_S))
 
@@ -236,6 +246,12 @@ def _one_by_one(inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
     return [Work(bundle.order, (bundle,)) for bundle in inputs[0]]
 
 
+def _near(node_id: str | None) -> Any:
+    from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return "DEFAULT" if node_id is None else NodeAffinitySchedulingStrategy(node_id, soft=True)
+
+
 def _can_join(first: Compute, second: Compute) -> bool:
     if first.pool is not None or second.pool is not None:
         return False
@@ -265,7 +281,7 @@ def _task() -> Any:
     if _remote_run is None:
         import runtime
 
-        _remote_run = runtime.remote(num_returns="streaming", max_retries=-1)(run)
+        _remote_run = runtime.remote(num_returns="streaming", max_retries=MOST_RETRIES)(run)
     return _remote_run
 
 

@@ -58,6 +58,13 @@ class Ledger:
         """As `release`, of a holder that does not count."""
         return self._drop(bundle.key, is_parked=True)
 
+    def clear(self) -> list[Key]:
+        """Lets go of everything. Returns the blocks."""
+        keys = list(self._blocks)
+        self._blocks.clear()
+        self.held_bytes = self.reserved_bytes = 0
+        return keys
+
     def reserve(self, size_bytes: int) -> None:
         """Sets bytes aside for a block to come; a negative number gives them back."""
         self.reserved_bytes += size_bytes

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,13 +15,17 @@ from runtime._controllers.loop import Ended, Loop
 from runtime.data._plan.nodes import Node
 from runtime.data._plan.rules import fused
 from runtime.data.context import DataContext
+from runtime.exceptions import ObjectReconstructionFailedError
 
 from . import sizing
-from .bundles import Bundle
+from .bundles import Bundle, Order
 from .compiling import Compiler
+from .operators import Sink
+from .requests import Close, Delivered, Next, Resize
 from .sizing import Facts
-from .state import Close, Delivered, Execution, Limits, Next, Resize
+from .state import MOST_RUNS, Execution, Limits
 
+log = logging.getLogger(__name__)
 _executions: list[Running] = []
 """Those of this process, which share the budget."""
 _lock = threading.Lock()
@@ -33,19 +38,31 @@ def facts() -> Facts:
 
     if not runtime.is_initialized():
         runtime.init()
-    cpus = runtime.cluster_resources().get("CPU", 1.0)
-    return Facts(cpus, sum(store.capacity_bytes for store in stores()))
+    cpus_of = {each["NodeID"]: each["Resources"].get("CPU", 0.0) for each in runtime.nodes() if each["Alive"]}
+    return Facts(sum(cpus_of.values()) or 1.0, sum(store.capacity_bytes for store in stores()), cpus_of)
 
 
-class _Started(Execution):
-    """Stores the programs of its stages first."""
+class _Compiled(Execution):
+    """Makes its operators with a compiler, and stores the programs of their stages first."""
 
-    programs: dict[Any, Any]
+    def __init__(
+        self, compiler: Callable[[], Compiler], sink: Callable[[Compiler], Sink], limits: Limits
+    ) -> None:
+        self._programs: dict[Any, Any] = {}
+
+        def make() -> Sink:
+            made = compiler()
+            operators = sink(made)
+            self._programs = made.programs
+            return operators
+
+        super().__init__(make, limits)
 
     def step(self, event: Any, now: float) -> list[Effect]:
-        first: list[Effect] = [Store(key, program) for key, program in self.programs.items()]
-        self.programs = {}
-        return [*first, *super().step(event, now)]
+        effects = super().step(event, now)
+        stored: list[Effect] = [Store(key, program) for key, program in self._programs.items()]
+        self._programs = {}
+        return [*stored, *effects]
 
 
 class Running:
@@ -62,12 +79,17 @@ class Running:
         self._limit = options.resource_limits.object_store_memory
         with _lock:
             budget_bytes = self._budget(len(_executions) + 1)
-        compiler = Compiler(context, self._facts, budget_bytes)
-        sink = compiler.sink(fused(node), is_ordered)
+        stages = fused(node)
         cpus = min(self._facts.cpus, options.resource_limits.cpu or self._facts.cpus)
         # One task more than there are CPUs waits for its turn, so that no CPU waits for a task.
-        self.execution = _Started(sink, Limits(budget_bytes, cpus + 1, context.max_errored_blocks))
-        self.execution.programs = compiler.programs
+        self.execution = _Compiled(
+            lambda: Compiler(context, self._facts, budget_bytes),
+            lambda compiler: compiler.sink(stages, is_ordered),
+            Limits(budget_bytes, cpus + 1, context.max_errored_blocks),
+        )
+        self._begin()
+
+    def _begin(self) -> None:
         engine = ClusterEngine()
         self.now = engine.now
         self._loop = Loop(self.execution, engine, "data set")
@@ -105,15 +127,19 @@ class Running:
             if self in _executions:
                 _executions.remove(self)
 
-    def bundles(self, ahead: int = 2, holds: bool = True) -> Iterator[tuple[Any, Bundle]]:
+    def bundles(
+        self, ahead: int = 2, holds: bool = True, fetch: Callable[[Any, Bundle], Any] | None = None
+    ) -> Iterator[tuple[Any, Bundle]]:
         """Each bundle with the reference to its block.
 
         Args:
             ahead: how many are asked for before they are needed.
             holds: whether a bundle counts against the budget until the next but `ahead` is asked for.
+            fetch: what stands in the place of the reference. What it could not get, as the block is gone for good, is
+                made again.
 
         Raises:
-            BaseException: that of the execution.
+            BaseException: that of the execution, or of `fetch`.
         """
         asked: deque[Future[Any]] = deque()
         done: list[int] = []
@@ -125,14 +151,32 @@ class Running:
                 answer = self._answer(asked.popleft())
                 if answer is None:
                     return
-                delivered, ref = answer
+                delivered, value = answer
+                if fetch is not None:
+                    try:
+                        value = fetch(value, delivered.bundle)
+                    except ObjectReconstructionFailedError as error:
+                        self._begin_again(delivered.bundle.order, asked, error)
+                        asked.clear()
+                        done.clear()
+                        continue
                 if not holds:
                     done.append(delivered.number)
-                yield ref, delivered.bundle
+                yield value, delivered.bundle
                 if holds:
                     done.append(delivered.number)
         finally:
             self.close()
+
+    def _begin_again(self, lost: Order, asked: Iterable[Future[Any]], error: BaseException) -> None:
+        """The consumer cannot read a bundle. What it has `asked` for since then counts as lost as well."""
+        self.close()
+        if self.execution.runs >= MOST_RUNS:
+            raise error
+        log.warning("Blocks were lost and cannot be rebuilt: the data set runs again. %s", error)
+        answers = [each.result() for each in asked if each.exception() is None]
+        self.execution.reopen([lost, *(answer[0].bundle.order for answer in answers if answer is not None)])
+        self._begin()
 
     def _answer(self, future: Future[Any]) -> tuple[Delivered, Any] | None:
         try:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from runtime._controllers.controller import Key
-from runtime._controllers.members import Group
+from runtime._controllers.members import Group, MemberState
 
 from .bundles import Bundle, Order, Work
 from .credits import Prediction
@@ -79,7 +79,8 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class TaskSpec:
-    """How the tasks of a stage run. `function`: a remote generator; None with a pool. `cpus`: what one task takes.
+    """How the tasks of a stage run. `function`: a remote generator; None with a pool. `cpus`: what one task or busy
+    actor takes.
     `most`: how many may run at a time. `block_bytes`: how large its first block is, if that is known."""
 
     function: Any = None
@@ -148,6 +149,11 @@ class Stage(Operator):
     def active(self) -> int:
         """Tasks that work towards a block that was asked for."""
         return sum(task.asked for task in self.running.values())
+
+    @property
+    def busy(self) -> int:
+        """Tasks that use a CPU, or actors that do: calls that wait in an actor use none."""
+        return self.active if self.group is None else len(self.group.in_state(MemberState.BUSY))
 
     @property
     def has_room(self) -> bool:
@@ -219,6 +225,8 @@ class Sink(Operator):
         super().__init__("output", [source])
         self.is_ordered = is_ordered
         self.waiting: OrderedHeap[Bundle] = OrderedHeap()
+        self.given: set[Order] = set()
+        """The places of bundles that were given; in order, one place that lies behind all of them."""
 
     @property
     def can_emit(self) -> bool:
@@ -228,6 +236,28 @@ class Sink(Operator):
         if not self.is_ordered:
             return True
         return self.waiting.first.order < self.floor()
+
+    def give(self) -> Bundle:
+        """Takes the next bundle for the consumer."""
+        bundle = self.waiting.pop()
+        if self.is_ordered:
+            self.given = {(*bundle.order, -1)}
+        else:
+            self.given.add(bundle.order)
+        return bundle
+
+    def has_given(self, order: Order) -> bool:
+        """Whether the consumer has the bundle of this place."""
+        if self.is_ordered:
+            return any(order < end for end in self.given)
+        return order in self.given
+
+    def take_back(self, orders: Sequence[Order]) -> None:
+        """The consumer could not use the bundles of these places, in order the last ones that were given."""
+        if self.is_ordered:
+            self.given = {min(orders)} if orders else self.given
+        else:
+            self.given.difference_update(orders)
 
 
 def topological(last: Operator) -> list[Operator]:

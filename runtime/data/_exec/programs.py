@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from runtime._extension.streams import Described
@@ -60,9 +61,10 @@ class Program:
 
     def prepare(self) -> None:
         """Constructs the user's classes."""
-        for step in self._steps:
-            if isinstance(step, UdfStep):
-                step.prepare()
+        with exit_is_error(self.name):
+            for step in self._steps:
+                if isinstance(step, UdfStep):
+                    step.prepare()
 
     def run(
         self,
@@ -74,14 +76,17 @@ class Program:
     ) -> Iterator[Described]:
         """The blocks of a task. See `bundles.Work`; `layout` has the first row and the number of rows of each input."""
         begun, cpu, paused = time.perf_counter(), time.process_time(), 0.0
-        for number, ready in enumerate(self._named(self._outputs(layout, args, order, blocks))):
-            if number < skip:
-                continue
-            table, now = ready.table, time.perf_counter()
-            times = {"task_s": now - begun, "cpu_s": time.process_time() - cpu, "paused_s": paused}
-            yield Described(table, {"rows": table.num_rows, "bytes": table.nbytes, **times, **ready.metadata})
-            begun, cpu = time.perf_counter(), time.process_time()
-            paused = begun - now
+        with exit_is_error(self.name):
+            for number, ready in enumerate(self._named(self._outputs(layout, args, order, blocks))):
+                if number < skip:
+                    continue
+                table, now = ready.table, time.perf_counter()
+                times = {"task_s": now - begun, "cpu_s": time.process_time() - cpu, "paused_s": paused}
+                yield Described(
+                    table, {"rows": table.num_rows, "bytes": table.nbytes, **times, **ready.metadata}
+                )
+                begun, cpu = time.perf_counter(), time.process_time()
+                paused = begun - now
 
     def _named(self, outputs: Iterator[Ready]) -> Iterator[Ready]:
         """The same; errors say where they happened."""
@@ -107,6 +112,15 @@ class Program:
                 yield from self._finish(each.table, (*order, number))
             else:
                 yield each
+
+
+@contextmanager
+def exit_is_error(name: str) -> Iterator[None]:
+    """A function that calls `sys.exit` has failed: otherwise its worker would end, and the task would run again."""
+    try:
+        yield
+    except SystemExit as error:
+        raise RuntimeError(f"{name}: the function has called sys.exit({error.code!r}).") from error
 
 
 def _sliced(layout: Sequence[tuple[int, int]], blocks: Sequence[Any]) -> Iterator[pa.Table]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 MIB = 1 << 20
 STORE_SHARE = 8
@@ -16,10 +17,11 @@ BLOCKS_IN_BUDGET = 4
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is known of the cluster."""
+    """What is known of the cluster. `cpus_of`: by node id."""
 
     cpus: float
     store_bytes: int
+    cpus_of: Mapping[str, float] = field(default_factory=dict)
 
 
 def budget(facts: Facts, limit: float | None, executions: int = 1) -> int:

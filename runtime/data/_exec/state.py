@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -45,16 +45,17 @@ from runtime._core.fsm import Edge, Machine
 from runtime.exceptions import (
     NodeDiedError,
     ObjectLostError,
+    ObjectReconstructionFailedError,
     OutOfMemoryError,
     RayActorError,
     RaySystemError,
     RayTaskError,
-    WorkerCrashedError,
 )
 
-from .bundles import Bundle, Work
+from .bundles import Bundle, Order, Work
 from .credits import Ledger
 from .operators import Barrier, Given, Limit, Operator, Running, Sink, Stage, Union, topological
+from .requests import Close, Delivered, Next, Resize
 
 log = logging.getLogger(__name__)
 TICK_S = 1.0
@@ -62,8 +63,10 @@ TICK_S = 1.0
 STREAM_SLACK_BYTES = 1 << 20
 """A stream pauses once so much of it was not taken, and one block may go beyond it."""
 MOST_TRIES = 4
-"""Attempts of a call whose actor died."""
-DIED = (RayActorError, WorkerCrashedError, NodeDiedError, ObjectLostError, RaySystemError)
+"""Attempts of a call whose actor died. Of a task whose worker died the engine makes as many."""
+MOST_RUNS = 3
+"""How often an execution begins again, as blocks are gone for good."""
+DIED = (RayActorError, NodeDiedError, ObjectLostError, RaySystemError)
 
 
 class State(Enum):
@@ -86,33 +89,6 @@ TRANSITIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Next:
-    """Asks for the next bundle; None at the end. `done`: numbers of delivered bundles that the consumer has let go."""
-
-    done: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Close:
-    """The consumer wants no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resize:
-    """The budget is another from now on."""
-
-    budget_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Delivered:
-    """A bundle for the consumer, with the number by which it lets it go."""
-
-    number: int
-    bundle: Bundle
-
-
-@dataclass(frozen=True, slots=True)
 class Limits:
     """`cpus`: how many CPUs tasks may take at a time. `errored_blocks`: failed tasks that are forgiven; -1: all."""
 
@@ -122,17 +98,19 @@ class Limits:
 
 
 class Execution:
-    """Runs the operators before `sink` until the consumer has all of its bundles."""
+    """Runs the operators before a sink until the consumer has all of its bundles.
 
-    def __init__(self, sink: Sink, limits: Limits) -> None:
+    Args:
+        make: the operators, anew at each call, with equal work: see `_begin_again`.
+    """
+
+    def __init__(self, make: Callable[[], Sink], limits: Limits) -> None:
         self.machine: Machine[State, Input] = Machine("execution", State.RUNNING, TRANSITIONS)
-        self.sink = sink
         self.ledger = Ledger(limits.budget_bytes)
-        self.operators = topological(sink)
-        self.stages = [each for each in reversed(self.operators) if isinstance(each, Stage)]
-        """Those nearest to the output first."""
         self.errored = 0
-        self._row_limits = [each for each in self.operators if isinstance(each, Limit)]
+        self.runs = 1
+        self._make = make
+        self._use(make())
         self._limits = limits
         self._stage_of: dict[Key, Stage] = {}
         self._effects: list[Effect] = []
@@ -143,6 +121,13 @@ class Execution:
         self._since_s = 0.0
         self._now = 0.0
         self._error: BaseException | None = None
+
+    def _use(self, sink: Sink) -> None:
+        self.sink = sink
+        self.operators = topological(sink)
+        self.stages = [each for each in reversed(self.operators) if isinstance(each, Stage)]
+        """Those nearest to the output first."""
+        self._row_limits = [each for each in self.operators if isinstance(each, Limit)]
 
     # ------------------------------------------------------------ the controller
 
@@ -201,7 +186,10 @@ class Execution:
                 self._check(operator)
 
     def _item(self, event: Item) -> None:
-        stage = self._stage_of[event.key]
+        stage = self._stage_of.get(event.key)
+        if stage is None:  # of an earlier run
+            self._effects.append(Forget((event.key, event.index)))
+            return
         task = stage.running[event.key]
         self._settle(task)
         told = event.metadata or {}
@@ -236,7 +224,10 @@ class Execution:
         work = task.work
         if task.cancelled or stage.is_cut or self.machine.state is not State.RUNNING:
             self._let_go(work)
-        elif isinstance(error, DIED) and not isinstance(error, RayTaskError) and work.tries + 1 < MOST_TRIES:
+        elif isinstance(error, ObjectReconstructionFailedError):
+            self._begin_again(error)
+            return
+        elif _has_died(error) and work.tries + 1 < MOST_TRIES:
             again = dataclasses.replace(work, tries=work.tries + 1, skip=work.skip + task.taken)
             stage.figures.retried += 1
             self._enqueue(stage, again)
@@ -245,6 +236,8 @@ class Execution:
             stage.figures.failed += 1
             if isinstance(error, OutOfMemoryError):
                 error.add_note(f"In the operator {stage.name}, in a task with {_told(work)} of input.")
+            if work.tries:
+                error.add_note(f"In {stage.name}: {work.tries + 1} attempts have failed.")
             self._fail(error)
         else:
             self.errored += 1
@@ -289,6 +282,8 @@ class Execution:
                 case Barrier():
                     self.ledger.park(bundle)
                     target.collected[port].append(bundle)
+                case Sink() if target.has_given(bundle.order):
+                    pass
                 case Limit() | Sink():
                     self.ledger.hold(bundle)
                     target.waiting.push(bundle)
@@ -335,7 +330,7 @@ class Execution:
         """Answers requests of the consumer."""
         sink = self.sink
         while self._requests and sink.can_emit:
-            bundle = sink.waiting.pop()
+            bundle = sink.give()
             self._delivered[self._numbers] = bundle
             self._effects.append(
                 Reply(self._requests.popleft(), (Delivered(self._numbers, bundle), bundle.source))
@@ -472,8 +467,7 @@ class Execution:
             return False
         if stage.group is not None:
             return True
-        used = sum(each.spec.cpus * each.active for each in self.stages if each.group is None)
-        return used < self._limits.cpus
+        return sum(each.spec.cpus * each.busy for each in self.stages) < self._limits.cpus
 
     def _launch(self, stage: Stage) -> None:
         work = stage.queue.pop()
@@ -532,12 +526,56 @@ class Execution:
         if self.machine.state is not State.RUNNING:
             return
         self.machine.step(why, self._now)
+        self._stop_all()
+        self._effects.append(Stop(error=self._error))
+
+    def _stop_all(self) -> None:
         for stage in self.stages:
             for key in stage.running:
                 self._effects.append(Cancel(key))
             if stage.group is not None:
                 self._effects += stage.group.end(self._now)
-        self._effects.append(Stop(error=self._error))
+
+    # ------------------------------------------------------------ once more
+
+    def _begin_again(self, error: BaseException) -> None:
+        """Blocks are gone for good, as those that an actor made are when their node and the actor are gone: everything
+        runs once more, and what was delivered is left out. That keeps nothing for the case that a node dies."""
+        if self.machine.state is not State.RUNNING:
+            return
+        if self.runs >= MOST_RUNS:
+            self._fail(error)
+            return
+        log.warning("Blocks were lost and cannot be rebuilt: the data set runs again. %s", error)
+        self._stop_all()
+        self._effects += [Forget(key) for key in self.ledger.clear()]
+        self._reset()
+        self._begin()
+
+    def reopen(self, lost: Sequence[Order]) -> None:
+        """It has ended, and its consumer could not read the bundles of these places, the last ones that were given. It
+        can run once more, in another loop."""
+        self.sink.take_back(lost)
+        self.machine = Machine("execution", State.RUNNING, TRANSITIONS)
+        self.ledger.clear()
+        self._requests.clear()
+        self._reset()
+
+    def _reset(self) -> None:
+        self.runs += 1
+        self.errored = 0
+        self._stage_of.clear()
+        self._delivered.clear()
+        given = self.sink.given
+        self._use(self._make())
+        self.sink.given = given
+
+
+def _has_died(error: BaseException) -> bool:
+    """Whether a process or node failed, and not the user's code."""
+    return isinstance(error, DIED) and (
+        not isinstance(error, RayTaskError) or isinstance(error, ObjectLostError)
+    )
 
 
 def _place(task: Running) -> tuple[int, ...]:

@@ -44,9 +44,9 @@ class Consumer:
 
     @contextmanager
     def fetching(self) -> Iterator[None]:
-        """The block is fetched, in what otherwise is the consumer's own time."""
+        """The block is fetched, in what otherwise is the time until it is there."""
         begun = time.perf_counter()
         yield
         took_s = time.perf_counter() - begun
         self.fetched_s += took_s
-        self.busy_s -= took_s
+        self.waited_s -= took_s

@@ -6,6 +6,7 @@ import itertools
 import os
 import re
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +20,7 @@ from runtime.data._plan import nodes
 from runtime.data.context import DataContext
 from runtime.data.dataset import Dataset
 from runtime.data.datasource import BlockMetadata, Datasource, ReadTask
-from tests.under_test import ray
+from tests.under_test import exceptions, ray
 
 
 class Numbers(Datasource):
@@ -349,6 +350,32 @@ class TestFailures:
 
         assert ids(numbers(100, 10).map_batches(DiesOnce, concurrency=2)) == list(range(100))
         assert os.path.exists(mark)
+
+    def test_a_function_that_ends_its_process_fails_after_a_few_attempts(self) -> None:
+        with pytest.raises(exceptions.WorkerCrashedError, match="exit code 3"):
+            numbers(10, 1).map_batches(lambda batch: os._exit(3)).take_all()
+
+    def test_a_class_that_ends_its_process_fails_after_a_few_attempts(self) -> None:
+        class Ends:
+            def __init__(self, at_once: bool) -> None:
+                if at_once:
+                    os._exit(3)
+
+            def __call__(self, batch: Any) -> Any:
+                os._exit(3)
+
+        def run(at_once: bool) -> None:
+            numbers(10, 1).map_batches(Ends, fn_constructor_args=(at_once,), concurrency=1).take_all()
+
+        with pytest.raises(RuntimeError, match="3 members in a row died before they were ready"):
+            run(at_once=True)
+        with pytest.raises(exceptions.RayActorError) as caught:
+            run(at_once=False)
+        assert "In map_batches(Ends): 4 attempts have failed." in caught.value.__notes__
+
+    def test_sys_exit_is_an_error_of_the_function(self) -> None:
+        with pytest.raises(RuntimeError, match=r"map\(<lambda>\): the function has called sys.exit\(5\)"):
+            numbers(10, 1).map(lambda row: sys.exit(5)).take_all()
 
     def test_an_error_in_a_constructor_is_that_of_the_data_set(self) -> None:
         class Broken:

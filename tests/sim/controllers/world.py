@@ -27,6 +27,7 @@ from runtime._controllers.controller import (
     Submit,
     Take,
 )
+from runtime.exceptions import ActorDiedError
 from tests.sim.events import Events
 
 
@@ -210,7 +211,7 @@ class SimEngine:
         self._begin(call.key)
         actor = self.actors.get(call.actor)
         if actor is None:
-            self._after(lambda: self._finish(call.key, Failed(call.key, LookupError("it is dead"))))
+            self._after(lambda: self._finish(call.key, Failed(call.key, ActorDiedError("it is dead"))))
             return
         actor.calls[call.key] = call
         if actor.is_up:

@@ -13,7 +13,8 @@ from runtime._controllers.controller import ResultOf
 from runtime._controllers.loop import Loop
 from runtime.data._exec.bundles import Bundle, Work
 from runtime.data._exec.operators import Barrier, Limit, Operator, Sink, Stage, TaskSpec, Union
-from runtime.data._exec.state import Execution, Limits, Next
+from runtime.data._exec.requests import Next
+from runtime.data._exec.state import Execution, Limits
 from tests.sim.controllers.world import Chances
 from tests.sim.data.world import DataEngine, Shape
 from tests.sim.events import Events
@@ -97,14 +98,22 @@ class Consumer:
 
 
 def run(
-    seed: int, with_barriers: bool, failures: float
+    seed: int, with_barriers: bool, failures: float, losses: int = 0, is_ordered: bool = True
 ) -> tuple[DataEngine, Execution, Consumer, Places, int]:
     world = Events(seed)
     engine = DataEngine(world, Chances(call_fails=failures))
+    depth = world.rng.randint(0, 4)
     graph = Graph(seed, engine, with_barriers)
-    last, places = graph.make(world.rng.randint(0, 4))
+    _, places = graph.make(depth)
+
+    def make() -> Sink:
+        last, _ = Graph(seed, engine, with_barriers).make(depth)
+        return Sink(last, is_ordered)
+
     engine.budget = budget = world.rng.choice([8, 64, 256]) * MIB
-    execution = Execution(Sink(last, is_ordered=True), Limits(budget, world.rng.choice([1, 2, 5])))
+    execution = Execution(make, Limits(budget, world.rng.choice([1, 2, 5])))
+    for _ in range(losses):
+        world.at(world.rng.random() * 3.0, engine.lose_one)
     loop = Loop(execution, engine)
     consumer = Consumer(world, loop, world.rng.choice([0.0, 0.2, 3.0]), world.rng.choice([1, 3]))
     try:
@@ -131,3 +140,14 @@ def test_bytes_held_stay_within_the_budget_and_one_block_for_each_running_task(f
         stages = len(execution.stages)
         allowed = 0 if engine.budget >= 2 * stages * largest else stages * largest
         assert engine.excess <= allowed, f"seed {seed}: {engine.excess / MIB:.1f} MiB more than allowed"
+
+
+@pytest.mark.parametrize("is_ordered", [True, False])
+def test_blocks_that_are_gone_for_good_are_made_again_and_no_row_comes_twice(is_ordered: bool) -> None:
+    again = 0
+    for seed in range(150):
+        _, execution, consumer, places, _ = run(seed, True, 0.0, losses=2, is_ordered=is_ordered)
+        taken = [bundle.order for bundle in consumer.taken]
+        assert (taken if is_ordered else sorted(taken)) == sorted(places), seed
+        again += execution.runs > 1
+    assert again > 20

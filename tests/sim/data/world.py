@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from runtime._controllers.controller import (
@@ -20,7 +21,7 @@ from runtime._controllers.controller import (
     Submit,
     Take,
 )
-from runtime.exceptions import WorkerCrashedError
+from runtime.exceptions import NodeDiedError, ObjectReconstructionFailedError, WorkerCrashedError
 from tests.sim.controllers.world import Chances, SimEngine
 from tests.sim.events import Events
 
@@ -62,10 +63,17 @@ class DataEngine(SimEngine):
         self.task_blocks: dict[Key, int] = {}
         self.excess = 0
         self.budget = 0
+        self.lost: set[Key] = set()
 
     @property
     def bytes_held(self) -> int:
         return sum(self.sizes.values()) + sum(sum(task.untaken) for task in self.tasks.values())
+
+    def lose_one(self) -> None:
+        """A block that lies somewhere is gone for good; a task that needs it fails."""
+        found = sorted(key for key in self.sizes if key not in self.lost)
+        if found:
+            self.lost.add(self.world.rng.choice(found))
 
     def check(self) -> None:
         """What must hold after each event."""
@@ -107,6 +115,10 @@ class DataEngine(SimEngine):
         for source in sources:
             if isinstance(source, ResultOf) and source.key not in self.results:
                 self.world.fail(f"the input {source.key} of {key} is gone")
+            if isinstance(source, ResultOf) and source.key in self.lost:
+                failed = Failed(key, ObjectReconstructionFailedError(repr(source.key)))
+                self._after(partial(self._finish, key, failed))
+                return
         sizes = shape.of(order)[skip:]
         task = self.tasks[key] = _Task(key, sizes)
         if self._happens(self.chances.call_fails):
@@ -142,7 +154,7 @@ class DataEngine(SimEngine):
                 return
             done = task.given + len(task.untaken)
             if task.dies_at == done:
-                self._die_task(task.key, WorkerCrashedError("chance"))
+                self._die_task(task.key, NodeDiedError("chance"))
                 return
             if done < len(task.sizes):
                 task.untaken.append(task.sizes[done])

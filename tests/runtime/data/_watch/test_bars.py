@@ -15,7 +15,7 @@ def execution() -> tuple[Execution, Stage, Stage]:
     """Ten tasks that read, and one for each of their blocks."""
     read = Stage("Read", [], TaskSpec(), seeds=[Work((n,)) for n in range(10)])
     doubled = Stage("map(double)", [read], TaskSpec())
-    return Execution(Sink(doubled, is_ordered=True), Limits(64 * MIB, 4)), read, doubled
+    return Execution(lambda: Sink(doubled, is_ordered=True), Limits(64 * MIB, 4)), read, doubled
 
 
 def test_before_the_first_task_little_is_known() -> None:
