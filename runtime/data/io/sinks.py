@@ -7,6 +7,7 @@ ran twice leaves its files once. The rename of a single file is atomic; that of 
 
 from __future__ import annotations
 
+import errno
 import posixpath
 import uuid
 from abc import abstractmethod
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _STAGING = ".staging-"
 _COMMIT_THREADS = 16
+_REMOVALS = 10
 _WITHOUT_FOLDERS = frozenset(
     {"s3", "gcs", "abfs"}
 )  # a folder there is the prefix of names, and needs no creation
@@ -78,7 +80,7 @@ class TaskFiles:
         staged = posixpath.join(self._folder, relative)
 
         def opened() -> pa.NativeFile:
-            sink.make_folder(posixpath.dirname(staged))
+            sink.make_staged_folder(posixpath.dirname(staged))
             return sink.filesystem.open_output_stream(staged, **sink.open_args)
 
         self.current = target
@@ -167,13 +169,12 @@ class FileDatasink(Datasink[list[StagedFile]]):
         self._skips = self.mode is SaveMode.IGNORE and bool(self._existing())
         if self._skips:
             return
-        if self._may_create_folder:
-            with writing(self.path):
-                self.retries.call(lambda: self.make_folder(self.path))
-        elif not self._exists():
+        if not self._may_create_folder and not self._exists():
             raise FileNotFoundError(
                 f"{self.path} does not exist; create it, or write with try_create_dir=True"
             )
+        with writing(self.path):
+            self.retries.call(lambda: self.make_folder(self.staging))
 
     def write(self, blocks: Iterable[pa.Table], ctx: TaskContext) -> list[StagedFile]:
         if self._skips:
@@ -244,6 +245,21 @@ class FileDatasink(Datasink[list[StagedFile]]):
         if self.filesystem.type_name not in _WITHOUT_FOLDERS:
             self.filesystem.create_dir(folder, recursive=True)
 
+    def make_staged_folder(self, folder: str) -> None:
+        """Creates a folder for files that are not committed, unless the write has ended: a task that ends late must
+        leave nothing behind. Only local file systems can tell that.
+
+        Raises:
+            FileNotFoundError: The write has ended.
+        """
+        if not is_local(self.filesystem):
+            self.make_folder(folder)
+            return
+        made = self.staging
+        for name in posixpath.relpath(folder, made).split("/"):
+            made = posixpath.join(made, name)
+            self.filesystem.create_dir(made, recursive=False)
+
     def _exists(self) -> bool:
         import pyarrow.fs as pafs
 
@@ -255,13 +271,18 @@ class FileDatasink(Datasink[list[StagedFile]]):
         return [file.path for file in paths.expand(self.filesystem, [self.path], ignore_missing=True)]
 
     def _remove_staging(self) -> None:
-        try:
-            self.filesystem.delete_dir(self.staging)
-        except FileNotFoundError:
-            pass  # no task has written anything
-        except OSError:
-            if self.filesystem.type_name not in _WITHOUT_FOLDERS:
+        for tries_left in reversed(range(_REMOVALS)):
+            try:
+                self.filesystem.delete_dir(self.staging)
+            except FileNotFoundError:
+                pass  # an object store, and no task has written anything
+            except OSError as error:
+                if self.filesystem.type_name in _WITHOUT_FOLDERS:
+                    return
+                if error.errno == errno.ENOTEMPTY and tries_left:  # a task was just writing
+                    continue
                 raise
+            return
 
     def _in_parallel(self, call: Any, *arguments: Sequence[str]) -> None:
         def with_retries(*each: str) -> None:

@@ -137,14 +137,29 @@ class TestWriting:
 
         sink = CSVDatasink(tmp_path / "out", max_rows_per_file=10)
         sink.on_write_start()
-        returned = [sink.write(disappearing(), type("Context", (), {"task_idx": 0}))]
         with pytest.raises(FileWriteError, match=r"out/.*\.csv: .* Its folder was removed"):
-            commit(sink, returned)
-        assert files(tmp_path / "out") == [
-            name for name in files(tmp_path / "out") if name.startswith(".staging")
-        ]
+            sink.write(disappearing(), type("Context", (), {"task_idx": 0}))
         sink.on_write_failed(OSError())
         assert files(tmp_path) == []
+
+    def test_a_target_that_disappears_before_the_commit(self, tmp_path):
+        sink = CSVDatasink(tmp_path / "out")
+        returned = start(sink, [ROWS.slice(0, 10)])
+        shutil.rmtree(tmp_path / "out")
+        with pytest.raises(FileWriteError, match=r"out/.*\.csv: .* Its folder was removed"):
+            commit(sink, returned)
+        assert files(tmp_path) == []
+
+    def test_a_task_that_goes_on_after_the_write_has_failed_leaves_nothing(self, tmp_path):
+        def late():
+            sink.on_write_failed(OSError())
+            yield ROWS.slice(0, 10)
+
+        sink = CSVDatasink(tmp_path)
+        sink.on_write_start()
+        with pytest.raises(FileWriteError, match="removed"):
+            sink.write(late(), type("Context", (), {"task_idx": 0}))
+        assert list(tmp_path.iterdir()) == []
 
     def test_a_commit_that_fails_halfway_withdraws_its_files(self, tmp_path):
         sink = CSVDatasink(tmp_path)
