@@ -58,6 +58,7 @@ class BarManager:
         self._host = host
         self._stream = stream
         self._lines: dict[str, Sequence[str]] = {}
+        self._last_lines: list[str] = []  # to be printed when nobody else prints
         self._drawn = 0  # lines of bars on the terminal
 
     @property
@@ -107,7 +108,7 @@ class BarManager:
                 return
             self._clear()
             if self._out().isatty():
-                self._write("".join(f"{line}\n" for line in last_lines))
+                self._last_lines += last_lines
             self._draw()
 
     def hide_bars(self) -> None:
@@ -142,6 +143,8 @@ class BarManager:
             self.bars.values(), key=lambda bar: (bar.state["ip"], bar.state["pid"], bar.state["pos"])
         )
         lines = [*(bar.line() for bar in bars), *(line for each in self._lines.values() for line in each)]
+        self._write("".join(f"{line}\n" for line in self._last_lines))
+        self._last_lines = []
         columns, rows = self._size()
         if len(lines) >= rows:
             shown = max(0, rows - 2)

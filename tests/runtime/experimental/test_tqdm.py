@@ -48,6 +48,20 @@ def test_bars_are_drawn_below_other_lines() -> None:
     assert len(bars.bars) == 1
 
 
+def test_lines_of_libraries_end_when_nobody_prints() -> None:
+    out = Terminal()
+    bars = progress.BarManager("10.0.0.1", out)
+    bars.show_lines("ds", ["ds: 1 row", "  map: 1 task"])
+    assert out.getvalue() == "ds: 1 row\n  map: 1 task\n"
+    bars.hide_bars()
+    bars.remove_lines("ds", ["ds: done"])
+    assert out.getvalue().endswith("\x1b[F\x1b[K" * 2)
+    bars.unhide_bars()
+    assert out.getvalue().endswith("\x1b[F\x1b[Kds: done\n")
+    bars.remove_lines("ds", ["never shown"])
+    assert out.getvalue().endswith("ds: done\n")
+
+
 def test_without_a_terminal_a_bar_is_printed_when_it_ends() -> None:
     out = io.StringIO()
     bars = progress.BarManager("10.0.0.1", out)
