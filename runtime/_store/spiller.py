@@ -31,7 +31,8 @@ class SpillSettings(msgspec.Struct, frozen=True):
     directory: where files go; made when the first one does.
     threshold: share of the memory from which on objects that nobody uses are written to disk ahead of need.
     enabled: whether objects in memory are written to disk at all. What finds no memory goes there in any case.
-    grace_s: how long an object that finds none waits for readers to be done with others.
+    grace_s: how long an object that finds none waits for readers to be done with others. One that waited in vain is
+        enough: those after it do not wait, until one gets memory.
     disk_full_from: share of the file system above which nothing is written.
     report_bytes: see `SpillReport`.
     """
@@ -71,6 +72,7 @@ class Spiller:
         self._threads: ThreadPoolExecutor | None = None
         self._running: dict[asyncio.Future[Any], memoryview] = {}
         self._not_before_s = 0.0
+        self._has_waited_in_vain = False
         self._closed = False
 
     def close(self) -> None:
@@ -99,7 +101,7 @@ class Spiller:
         if size_bytes > self._index.allocator.capacity:
             return
         loop = asyncio.get_running_loop()
-        until = loop.time() + self._settings.grace_s
+        until = loop.time() + (0.0 if self._has_waited_in_vain else self._settings.grace_s)
         while not done.done():
             self._spill(wanted_bytes() - self._index.spilling_bytes)
             if self._running:
@@ -108,7 +110,9 @@ class Spiller:
                 # Readers may let go meanwhile: what they unpin is tried at once, and can be spilled soon.
                 await asyncio.wait({done}, timeout=min(0.02, until - loop.time()))
             else:
+                self._has_waited_in_vain = True
                 return
+        self._has_waited_in_vain = False
 
     async def reserve(self, name: str, size_bytes: int) -> str:
         """A file for an object that there is no memory for.

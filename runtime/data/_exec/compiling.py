@@ -259,13 +259,17 @@ def _can_join(first: Compute, second: Compute) -> bool:
 
 
 def _known_bytes(node: Node) -> int | None:
+    """How large its rows are at most; None if that is not known: functions may make rows larger."""
     match node:
         case nodes.Given(blocks):
             return sum(block.size_bytes for block in blocks)
         case nodes.Read(source):
             size = source.estimate_inmemory_data_size()
             return None if size is None else int(size)
-        case nodes.Chain(source) | nodes.Shared(source):
+        case nodes.Chain(source, steps):
+            has_functions = any(isinstance(step, nodes.Transform | nodes.Project) for step in steps.nodes)
+            return None if has_functions else _known_bytes(source)
+        case nodes.Shared(source):
             return _known_bytes(source)
     return None
 

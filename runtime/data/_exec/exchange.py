@@ -19,6 +19,7 @@ from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Compute, Node
 from runtime.data.context import DataContext
 
+from . import sizing
 from .bundles import Bundle, Order, Work
 from .operators import Plan
 from .programs import Finish
@@ -138,7 +139,7 @@ class InObjects:
     def __call__(self, ready: Ready) -> Iterator[Ready]:
         offsets = ready.metadata["offsets"]
         parts = len(offsets) - 1
-        objects = max(1, min(self.objects, parts))
+        objects = sizing.pieces(ready.table.nbytes, min(self.objects, parts))
         if objects == 1:
             yield ready
             return

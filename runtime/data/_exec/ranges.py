@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from . import sizing
 from .bundles import Bundle, Order, Work
 from .steps import Attempt, Ready, Tables
 
@@ -42,7 +43,7 @@ class SortedRuns:
             yield Ready(table, {"sample": None})
             return
         run = sort.sort_table(table, self.keys)
-        pieces = max(1, min(self.objects, run.num_rows))
+        pieces = sizing.pieces(run.nbytes, min(self.objects, run.num_rows))
         for number in range(pieces):
             start, end = run.num_rows * number // pieces, run.num_rows * (number + 1) // pieces
             piece = run.slice(start, end - start)

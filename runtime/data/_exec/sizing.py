@@ -11,6 +11,10 @@ STORE_SHARE = 8
 LEAST_BUDGET = 16 * MIB
 TASKS_PER_CORE = 2
 """With fewer, one slow task at the end leaves the other cores without work."""
+UNKNOWN_PARTITIONS = 128
+"""Of exchanges whose input may be of any size."""
+LEAST_PIECE = MIB // 4
+"""Smaller objects cost more than to bring them back from disk as a part of a larger one."""
 BLOCKS_IN_BUDGET = 4
 """So many blocks for each core fit into the budget, so that no core waits for credit."""
 
@@ -63,12 +67,18 @@ def partitions(facts: Facts, size_bytes: int | None, target: int, blocks: int | 
         blocks: the number is a multiple of this.
     """
     cores = max(1, int(facts.cpus))
-    wanted = 8 * cores if size_bytes is None else max(TASKS_PER_CORE * cores, -(-2 * size_bytes // target))
-    wanted = min(max(wanted, 8), 1024)
+    known = max(TASKS_PER_CORE * cores, -(-2 * (size_bytes or 0) // target))
+    wanted = min(max(known, UNKNOWN_PARTITIONS if size_bytes is None else 8), 1024)
     return -(-wanted // blocks) * blocks if blocks else wanted
 
 
 def map_objects(facts: Facts, size_bytes: int | None, parts: int) -> int:
-    """Into how many objects each map writes its partitions: one, unless the store may have to move some to disk."""
+    """Into how many objects a map cuts each block at most: one, unless the store may have to move some to disk. See
+    `pieces`."""
     fits = size_bytes is not None and size_bytes <= facts.store_bytes // 3
     return 1 if fits else parts
+
+
+def pieces(size_bytes: int, most: int) -> int:
+    """Into how many objects a map cuts a block of so many bytes."""
+    return max(1, min(most, size_bytes // LEAST_PIECE))

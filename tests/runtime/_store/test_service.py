@@ -27,7 +27,7 @@ FOLDER = tempfile.mkdtemp()
 
 
 def settings(**changes: Any) -> SpillSettings:
-    return SpillSettings(os.path.join(FOLDER, "spilled"), grace_s=0.05, **changes)
+    return SpillSettings(os.path.join(FOLDER, "spilled"), **{"grace_s": 0.05, **changes})
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -252,6 +252,20 @@ def test_what_finds_no_memory_is_written_to_a_file() -> None:
         assert await read(store, B, 10, 5) == (60 * KIB, b"there")
 
     run(scenario)
+
+
+def test_only_the_first_waits_for_readers_that_let_nothing_go() -> None:
+    async def scenario(store: ObjectStore) -> None:
+        sealed(store, A, 60 * KIB)  # and pinned
+        async with asyncio.timeout(10):
+            for number in range(40):  # 20 s, if each waited
+                name = number.to_bytes(28, "big")
+                assert (await later(store.create(name, 60 * KIB, "w"))).path
+                store.seal(name, "w")
+        store.unpin([A], "w")
+        assert not (await later(store.create(B, 60 * KIB, "w"))).path  # A goes to disk
+
+    run(scenario, grace_s=0.5)
 
 
 def test_what_is_larger_than_the_store_is_written_to_a_file_at_once() -> None:
