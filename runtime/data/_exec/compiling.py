@@ -11,13 +11,13 @@ from runtime._controllers.controller import ResultOf
 from runtime._controllers.members import Group, GroupSpec
 from runtime._controllers.policies import Elastic
 from runtime.data._plan import nodes
-from runtime.data._plan.nodes import Compute, Node
+from runtime.data._plan.nodes import Compute, Node, Udf
 from runtime.data.context import DataContext
 
 from . import exchange, placement, reading, reslicing, sizing
 from .bundles import Bundle, Work
 from .exchange import Exchange
-from .operators import Barrier, Given, Limit, Operator, Plan, Sink, Stage, TaskSpec, Union
+from .operators import Barrier, Given, Limit, Operator, Plan, Sink, Stage, TaskSpec, Together, Union
 from .programs import Finish, Host, Program, run
 from .sizing import Facts
 from .steps import Step, step_of
@@ -117,6 +117,9 @@ class Compiler:
             computes.append(node.compute)
             if not self._begins_with_read(node):
                 source = self._before_stage(node.source)
+                rows = _batch_rows(node.steps.nodes)
+                if rows > 1:
+                    source = Together("Together", source, rows, self._exchange_bytes)
                 return self._stage(
                     "->".join([*names, *([suffix] if suffix else [])]), [source], steps, node.compute, finish
                 )
@@ -140,7 +143,12 @@ class Compiler:
         read = chain.source
         if not isinstance(read, nodes.Read) or not _can_join(read.compute, chain.compute):
             return False
-        return read.blocks is None or len(self._read_tasks(read)) >= read.blocks
+        tasks = self._read_tasks(read)
+        if read.blocks is not None and len(tasks) < read.blocks:
+            return False
+        known = [task.metadata.num_rows for task in tasks]
+        wanted = _batch_rows(chain.steps.nodes)
+        return len(tasks) < 2 or not all(rows is not None and rows < wanted for rows in known)
 
     def _read_tasks(self, node: nodes.Read) -> Sequence[Any]:
         if node not in self._reads:
@@ -250,6 +258,19 @@ def _near(node_id: str | None) -> Any:
     from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     return "DEFAULT" if node_id is None else NodeAffinitySchedulingStrategy(node_id, soft=True)
+
+
+def _batch_rows(steps: Sequence[Node]) -> int:
+    """How many rows the first function of batches wants at a time; 0: any number."""
+    for step in steps:
+        match step:
+            case nodes.Transform(_, Udf(kind="map_batches", batch_size=rows)):
+                return rows or 0
+            case nodes.Transform(_, Udf(kind="map")) | nodes.Project() | nodes.Rename() | nodes.Drop():
+                pass  # as many rows as before
+            case _:
+                return 0
+    return 0
 
 
 def _can_join(first: Compute, second: Compute) -> bool:

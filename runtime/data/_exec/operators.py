@@ -195,6 +195,30 @@ class Limit(Operator):
         return min([*floors, super().floor()])
 
 
+class Together(Operator):
+    """Puts neighbours together until they have so many rows or bytes: one piece of work for the stage behind it. What
+    belongs together depends on the bundles alone, so that it is the same if everything runs again."""
+
+    def __init__(self, name: str, source: Operator, rows: int, size_bytes: int) -> None:
+        super().__init__(name, [source])
+        self.rows = rows
+        self.size_bytes = size_bytes
+        self.waiting: OrderedHeap[Bundle] = OrderedHeap()
+        self.gathered: list[Bundle] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what was gathered is enough."""
+        if sum(bundle.rows for bundle in self.gathered) >= self.rows:
+            return True
+        return sum(bundle.size_bytes for bundle in self.gathered) >= self.size_bytes
+
+    def floor(self) -> Order:
+        floors = [self.waiting.first.order] if len(self.waiting) else []
+        floors += [self.gathered[0].order] if self.gathered else []
+        return min([*floors, super().floor()])
+
+
 class Union(Operator):
     """The bundles of its inputs, those of the first input first."""
 

@@ -15,7 +15,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 import msgspec
@@ -41,7 +40,7 @@ from runtime._controllers.controller import (
     TimerFired,
     Wait,
 )
-from runtime._core.fsm import Edge, Machine
+from runtime._core.fsm import Machine
 from runtime.exceptions import (
     NodeDiedError,
     ObjectLostError,
@@ -54,8 +53,9 @@ from runtime.exceptions import (
 
 from .bundles import Bundle, Order, Work
 from .credits import Ledger
-from .operators import Barrier, Given, Limit, Operator, Running, Sink, Stage, Union, topological
+from .operators import Barrier, Given, Limit, Operator, Running, Sink, Stage, Together, Union, topological
 from .requests import Close, Delivered, Next, Resize
+from .states import TRANSITIONS, Input, State
 
 log = logging.getLogger(__name__)
 TICK_S = 1.0
@@ -67,25 +67,6 @@ MOST_TRIES = 4
 MOST_RUNS = 3
 """How often an execution begins again, as blocks are gone for good."""
 DIED = (RayActorError, NodeDiedError, ObjectLostError, RaySystemError)
-
-
-class State(Enum):
-    RUNNING = "RUNNING"
-    FINISHED = "FINISHED"
-    FAILED = "FAILED"
-
-
-class Input(Enum):
-    ALL_TAKEN = "the consumer has everything"
-    CLOSED = "the consumer has left"
-    ERROR = "a task failed"
-
-
-TRANSITIONS = {
-    (State.RUNNING, Input.ALL_TAKEN): Edge(State.FINISHED, "the last bundle went to the consumer"),
-    (State.RUNNING, Input.CLOSED): Edge(State.FINISHED, "the consumer wants no more"),
-    (State.RUNNING, Input.ERROR): Edge(State.FAILED, "a task failed, and no failure is left to be forgiven"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +108,8 @@ class Execution:
         self.operators = topological(sink)
         self.stages = [each for each in reversed(self.operators) if isinstance(each, Stage)]
         """Those nearest to the output first."""
-        self._row_limits = [each for each in self.operators if isinstance(each, Limit)]
+        self._in_turn = [each for each in self.operators if isinstance(each, Limit | Together)]
+        """Those whose bundles have to wait for their turn."""
 
     # ------------------------------------------------------------ the controller
 
@@ -149,8 +131,8 @@ class Execution:
                 self._effects.append(Sleep("tick", TICK_S))
         self._step_groups(event)
         if self.machine.state is State.RUNNING:
-            for limit in self._row_limits:
-                self._advance(limit)
+            for operator in self._in_turn:
+                self._advance(operator)
             self._emit()
         if self.machine.state is State.RUNNING:
             self._schedule()
@@ -284,7 +266,7 @@ class Execution:
                     target.collected[port].append(bundle)
                 case Sink() if target.has_given(bundle.order):
                     pass
-                case Limit() | Sink():
+                case Limit() | Together() | Sink():
                     self.ledger.hold(bundle)
                     target.waiting.push(bundle)
                 case Union():
@@ -313,18 +295,33 @@ class Execution:
         if self.ledger.unpark(bundle) and isinstance(bundle.source, ResultOf):
             self._effects.append(Forget(bundle.key))
 
-    def _advance(self, limit: Limit) -> None:
+    def _advance(self, operator: Limit | Together) -> None:
         """Lets rows through whose turn it is."""
-        while len(limit.waiting) and not limit.is_finished:
-            if limit.waiting.first.order >= limit.inputs[0].floor():
+        while len(operator.waiting) and not operator.is_finished:
+            if operator.waiting.first.order >= operator.inputs[0].floor():
                 return
-            bundle = limit.waiting.pop()
-            let = bundle.part(0, min(bundle.rows, limit.left)) if bundle.rows > limit.left else bundle
-            limit.left -= let.rows
-            self._deliver(limit, let)
+            if isinstance(operator, Limit):
+                self._let_through(operator, operator.waiting.pop())
+            else:
+                operator.gathered.append(operator.waiting.pop())
+                if operator.is_full:
+                    self._pass_on(operator)
+
+    def _let_through(self, limit: Limit, bundle: Bundle) -> None:
+        let = bundle.part(0, min(bundle.rows, limit.left)) if bundle.rows > limit.left else bundle
+        limit.left -= let.rows
+        self._deliver(limit, let)
+        self._release(bundle)
+        if not limit.left:
+            self._finish(limit)
+
+    def _pass_on(self, together: Together) -> None:
+        gathered, together.gathered = tuple(together.gathered), []
+        for target, _ in together.outputs:
+            if isinstance(target, Stage) and gathered and not target.is_finished:
+                self._enqueue(target, Work(gathered[0].order, gathered))
+        for bundle in gathered:
             self._release(bundle)
-            if not limit.left:
-                self._finish(limit)
 
     def _emit(self) -> None:
         """Answers requests of the consumer."""
@@ -350,10 +347,12 @@ class Execution:
         match operator:
             case Stage() if not operator.is_idle:
                 return
-            case Limit():
+            case Limit() | Together():
                 self._advance(operator)
                 if operator.is_finished:
                     return
+                if isinstance(operator, Together):
+                    self._pass_on(operator)
             case Barrier():
                 self._plan(operator)
         self._finish(operator)
@@ -364,8 +363,7 @@ class Execution:
         if isinstance(operator, Stage) and operator.group is not None:
             self._effects += operator.group.end(self._now)
         if isinstance(operator, Limit):
-            for bundle in operator.waiting.drain():
-                self._release(bundle)
+            self._drop_waiting(operator)
         for each in operator.inputs:
             self._cut(each)
         for target, _ in operator.outputs:
@@ -389,15 +387,22 @@ class Execution:
                     self._ask(operator, task)  # or nobody would hear of its end
                 if operator.group is not None:
                     self._effects += operator.group.end(self._now)
-            case Limit():
-                for bundle in operator.waiting.drain():
-                    self._release(bundle)
+            case Limit() | Together():
+                self._drop_waiting(operator)
             case Barrier():
                 for bundles in operator.collected:
                     for bundle in bundles:
                         self._unpark(bundle)
         for each in operator.inputs:
             self._cut(each)
+
+    def _drop_waiting(self, operator: Limit | Together) -> None:
+        for bundle in operator.waiting.drain():
+            self._release(bundle)
+        if isinstance(operator, Together):
+            for bundle in operator.gathered:
+                self._release(bundle)
+            operator.gathered = []
 
     def _plan(self, barrier: Barrier) -> None:
         """Everything has come: has the work planned and given to the stage behind."""

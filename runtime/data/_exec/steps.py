@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import inspect
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,8 @@ def step_of(node: nodes.Node) -> Step:
         case nodes.Drop(_, columns):
             return Each(node.name, _Without(columns))
         case nodes.Sample(_, fraction, seed):
-            return _RandomRows(fraction, seed)
+            # A task that runs again must choose the same rows.
+            return _RandomRows(fraction, random.getrandbits(63) if seed is None else seed)
         case nodes.Rebatch(_, rows):
             return _Rebatched(rows)
         case nodes.Write(_, sink):
@@ -136,13 +138,13 @@ class _Without:
 @dataclass
 class _RandomRows:
     fraction: float
-    seed: int | None
+    seed: int
 
     def __call__(self, tables: Tables, attempt: Attempt) -> Tables:
         import numpy as np
         import pyarrow as pa
 
-        rng = np.random.default_rng(None if self.seed is None else [self.seed, *attempt.order])
+        rng = np.random.default_rng([self.seed, *attempt.order])
         for table in tables:
             yield table.filter(pa.array(rng.random(table.num_rows) < self.fraction))
 

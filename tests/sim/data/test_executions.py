@@ -12,7 +12,7 @@ import pytest
 from runtime._controllers.controller import ResultOf
 from runtime._controllers.loop import Loop
 from runtime.data._exec.bundles import Bundle, Work
-from runtime.data._exec.operators import Barrier, Limit, Operator, Sink, Stage, TaskSpec, Union
+from runtime.data._exec.operators import Barrier, Limit, Operator, Sink, Stage, TaskSpec, Together, Union
 from runtime.data._exec.requests import Next
 from runtime.data._exec.state import Execution, Limits
 from tests.sim.controllers.world import Chances
@@ -33,9 +33,11 @@ class Graph:
         self.with_barriers = with_barriers
         self.numbers = itertools.count()
         self.largest = 0
+        self.gathered = 0
+        """Blocks that operators may put together."""
 
     def make(self, depth: int) -> tuple[Operator, Places]:
-        kind = self.rng.choice(["stage", "stage", "stage", "limit", "union", "barrier"])
+        kind = self.rng.choice(["stage", "stage", "stage", "limit", "together", "union", "barrier"])
         if depth == 0:
             works = [Work((i,)) for i in range(self.rng.randint(1, 12))]
             return self._stage([], [work.order for work in works], works)
@@ -47,6 +49,10 @@ class Graph:
         if kind == "limit":
             rows = self.rng.randint(1, 30)
             return Limit("limit", source, rows), places[:rows]
+        if kind == "together":
+            rows = self.rng.randint(1, 6)
+            self.gathered += rows
+            return self._stage([Together("together", source, rows, 1 << 50)], places[::rows])
         if kind == "barrier" and self.with_barriers:
             return self._stage(
                 [Barrier("barrier", [source], _in_pairs)], [(i,) for i in range(-(-len(places) // 2))]
@@ -99,7 +105,7 @@ class Consumer:
 
 def run(
     seed: int, with_barriers: bool, failures: float, losses: int = 0, is_ordered: bool = True
-) -> tuple[DataEngine, Execution, Consumer, Places, int]:
+) -> tuple[DataEngine, Execution, Consumer, Places, tuple[int, int]]:
     world = Events(seed)
     engine = DataEngine(world, Chances(call_fails=failures))
     depth = world.rng.randint(0, 4)
@@ -121,7 +127,7 @@ def run(
     except BaseException as error:
         error.add_note(f"seed {seed}, in the state {execution.waiting_for()}\n{world.story()}")
         raise
-    return engine, execution, consumer, places, graph.largest
+    return engine, execution, consumer, places, (graph.largest, graph.gathered)
 
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
@@ -134,11 +140,13 @@ def test_every_row_comes_in_its_place(first: int) -> None:
 
 @pytest.mark.parametrize("first", range(0, 200, 50))
 def test_bytes_held_stay_within_the_budget_and_one_block_for_each_running_task(first: int) -> None:
-    """A budget that does not hold two blocks of each operator is exceeded by at most one block of each."""
+    """A budget that does not hold two blocks of each operator is exceeded by at most one block of each. What belongs
+    together has to be there at once."""
     for seed in range(first, first + 50):
-        engine, execution, _, _, largest = run(seed, with_barriers=False, failures=0.0)
+        engine, execution, _, _, (largest, gathered) = run(seed, with_barriers=False, failures=0.0)
         stages = len(execution.stages)
         allowed = 0 if engine.budget >= 2 * stages * largest else stages * largest
+        allowed += gathered * largest
         assert engine.excess <= allowed, f"seed {seed}: {engine.excess / MIB:.1f} MiB more than allowed"
 
 

@@ -38,6 +38,12 @@ def test_a_step_repeats_what_it_did_for_a_task() -> None:
     assert once == again
 
 
+def test_a_task_that_runs_again_chooses_the_same_rows() -> None:
+    step = step_of(nodes.Sample(nodes.Node(), 0.5, None))
+    once, again = ([table.to_pydict() for table in step(iter(tables()), Attempt((4, 0)))] for _ in range(2))
+    assert once == again
+
+
 def test_filters_leave_out_nulls() -> None:
     step = step_of(nodes.Filter(SOURCE, col("x") > 1))
     made = list(step(iter([*tables(), pa.table({"x": pa.array([None, 5])})]), Attempt()))
