@@ -42,6 +42,7 @@ from runtime._controllers.controller import (
 from runtime._controllers.loop import Loop
 from runtime._controllers.members import GangSpec, GroupSpec
 from runtime._controllers.policies import AllOrNone, Elastic, OneByOne
+from runtime.exceptions import ActorDiedError
 from tests.polling import eventually
 from tests.sim.controllers import example
 
@@ -137,7 +138,7 @@ def test_errors_are_told_and_so_is_what_cannot_begin() -> None:
     told: dict[Any, BaseException] = {}
     run(react)
     assert isinstance(told["task"], ValueError)
-    assert isinstance(told["call"], LookupError)
+    assert isinstance(told["call"], ActorDiedError)
     assert isinstance(told["pickle"], TypeError)
 
 

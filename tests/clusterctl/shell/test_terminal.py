@@ -22,8 +22,8 @@ def in_terminal(script: str, typed: bytes = b"", columns: int = 77) -> tuple[int
     `columns`, and types."""
     pid, master = pty.fork()
     if pid == 0:
+        ioctl(0, TIOCSWINSZ, struct.pack("HHHH", 31, 77, 0, 0))  # before the program can look
         os.execv(sys.executable, [sys.executable, "-c", PROGRAM, script])
-    ioctl(master, TIOCSWINSZ, struct.pack("HHHH", 31, 77, 0, 0))
     shown = b""
     try:
         while True:
