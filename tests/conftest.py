@@ -75,6 +75,16 @@ _ROOT = pytest.StashKey[pathlib.Path]()
 _STALLS = pytest.StashKey[subprocess.Popen[bytes]]()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is collected stays to the end: to look for garbage among it, again and again, finds none."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
     return True if config.option.quick and str(collection_path).startswith(_NOT_QUICK) else None
 
