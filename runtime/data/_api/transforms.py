@@ -86,13 +86,20 @@ class Transforms(Consuming):
         return self._by_row("flat_map", fn, options)
 
     def filter(self, fn: Callable[..., Any] | None = None, expr: Any = None, **options: Any) -> Self:
-        """Keeps the rows for which a function or an expression is true. Options: as for `map_batches`."""
+        """Keeps the rows for which a function or an expression is true. Options: as for `map_batches`.
+
+        Args:
+            fn: Gets a row, which is a dict.
+            expr: For example `col("a") > 1`, or as text, "a > 1".
+        """
         if (fn is None) == (expr is None):
             raise ValueError("filter needs either a function or `expr`.")
         if fn is not None:
             return self._by_row("filter", fn, options)
         if isinstance(expr, str):
-            raise TypeError("filter(expr=...) takes an expression, e.g. col('a') > 1, not a string.")
+            from runtime.data._predicate_text import parse
+
+            expr = parse(expr)
         compute = options.pop("compute", None)
         concurrency = options.pop("concurrency", None)
         return self._with(nodes.Filter(self._node, expr, compute_of(None, compute, concurrency, options, {})))

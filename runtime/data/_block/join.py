@@ -67,6 +67,7 @@ def parts(
         raise ValueError(
             f"a join needs as many keys of the right table as of the left one, not {on} and {right_on}"
         )
+    left, right = _with_keys(left, on, right, right_on), _with_keys(right, right_on, left, on)
     for side, table, keys in (("left", left, on), ("right", right, right_on)):
         for key in keys:
             if key not in table.column_names:
@@ -86,6 +87,15 @@ def parts(
     for start in range(0, max(1, len(rows["left"])), part_rows):
         part = {side: numbers.slice(start, part_rows) for side, numbers in rows.items()}
         yield _assemble(left, right, on, right_on, part, how, suffixes)
+
+
+def _with_keys(table: pa.Table, keys: Sequence[str], other: pa.Table, other_keys: Sequence[str]) -> pa.Table:
+    """The table; one without rows of which no columns are known gets its keys, with the other table's types."""
+    if table.num_columns:
+        return table
+    known = {name: other.schema.field(name).type for name in other_keys if name in other.column_names}
+    kinds = [known.get(name, pa.null()) for name in other_keys]
+    return pa.schema(list(zip(keys, kinds, strict=True))).empty_table()
 
 
 def _keys(

@@ -106,6 +106,8 @@ class _Columns:
 
         from runtime.data.expressions import Position
 
+        if not table.num_columns:
+            return table  # nothing is known of the columns of a block without rows
         position = Position(task, row)
         made = {name: expr.evaluate(table, position) for name, expr in self.columns}
         if not self.keeps_others:
@@ -121,6 +123,8 @@ class _NewNames:
     names: Mapping[str, str]
 
     def __call__(self, table: pa.Table, task: int, row: int) -> pa.Table:
+        if not table.num_columns:
+            return table
         missing = [name for name in self.names if name not in table.column_names]
         if missing:
             raise KeyError(f"There is no column {missing[0]!r}, only {', '.join(table.column_names)}.")
@@ -132,7 +136,7 @@ class _Without:
     columns: tuple[str, ...]
 
     def __call__(self, table: pa.Table, task: int, row: int) -> pa.Table:
-        return table.drop_columns(list(self.columns))
+        return table.drop_columns(list(self.columns)) if table.num_columns else table
 
 
 @dataclass

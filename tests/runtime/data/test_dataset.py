@@ -20,6 +20,8 @@ from runtime.data._plan import nodes
 from runtime.data.context import DataContext
 from runtime.data.dataset import Dataset
 from runtime.data.datasource import BlockMetadata, Datasource, ReadTask
+from runtime.data.expressions import col
+from runtime.data.from_api import from_items
 from tests.under_test import exceptions, ray
 
 
@@ -405,3 +407,22 @@ def test_a_slow_consumer_stops_the_tasks_before_the_budget_is_exceeded() -> None
     held = re.search(r"held at most: ([\d.]+) MiB", made.stats())
     assert held is not None
     assert float(held[1]) <= 16
+
+
+class TestNoRows:
+    """Of blocks without rows the columns may be unknown: nothing may ask for them by name."""
+
+    @pytest.mark.parametrize(
+        "operation",
+        [
+            lambda dataset: dataset.select_columns(["id"]),
+            lambda dataset: dataset.rename_columns({"id": "key"}).rename_columns({"key": "id"}),
+            lambda dataset: dataset.with_column("other", col("id") + 1).drop_columns(["other"]),
+            lambda dataset: dataset.filter(expr="id >= 0"),
+            lambda dataset: dataset.join(numbers(20), "inner", 2, on=("id",)).sort("id"),
+        ],
+    )
+    def test_blocks_without_rows_among_others(self, operation: Any) -> None:
+        some = numbers(8, blocks=4).flat_map(lambda row: [row] if row["id"] > 5 else [])
+        assert ids(operation(some)) == [6, 7]
+        assert operation(from_items([])).take_all() == []

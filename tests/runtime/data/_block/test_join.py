@@ -138,6 +138,18 @@ def test_empty_sides() -> None:
     assert joined(empty, empty.rename_columns(["k", "c"]), ["k"], "full_outer").num_rows == 0
 
 
+@pytest.mark.parametrize(
+    "how", ["inner", "left_outer", "right_outer", "full_outer", "left_anti", "right_semi"]
+)
+def test_a_side_of_which_nothing_is_known_has_no_rows(how: str) -> None:
+    full, nothing = pa.table({"k": [1], "a": [1]}), pa.table({})
+    left = joined(full, nothing, ["k"], how).to_pylist()
+    assert left == ([{"k": 1, "a": 1}] if how in ("left_outer", "full_outer", "left_anti") else [])
+    right = joined(nothing, full, ["k"], how).to_pylist()
+    assert right == ([{"k": 1, "a": 1}] if how in ("right_outer", "full_outer") else [])
+    assert joined(nothing, nothing, ["k"], how).num_rows == 0
+
+
 def test_wrong_joins_are_named() -> None:
     left, right = pa.table({"k": [1], "v": [1]}), pa.table({"k": ["1"], "v": [1]})
     with pytest.raises(ValueError, match="'outer' is none of inner, left_outer"):
