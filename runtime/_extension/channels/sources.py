@@ -183,18 +183,21 @@ def open_source(address: ChannelAddress, reader: str, timeout_s: float | None, p
 
     Raises:
         ChannelClosedError: the channel is no more, or has no such reader.
-        PeerLostError: the writer's process is gone.
+        PeerLostError: the writer's process is gone, or it broke every connection until the time was over.
         ChannelTimeoutError: it does not answer in time.
     """
     deadline = deadline_of(timeout_s)
     hello = msgspec.msgpack.encode(Hello(address.channel_id, address.token, reader))
     is_local = address.node_id == place.node_id
+    broken: Exception | None = None
     while True:
         try:
             if is_local:
                 return _open_local(address, hello, deadline)
             return _open_remote(address, hello, deadline, place)
         except TimeoutError as error:
+            if broken is not None:  # and the time ended in another attempt
+                raise PeerLostError(address.writer, f"its connection broke: {broken}") from broken
             raise ChannelTimeoutError(
                 f"Channel {address.name!r}: the process of {address.writer!r} does not answer."
             ) from error
@@ -204,6 +207,7 @@ def open_source(address: ChannelAddress, reader: str, timeout_s: float | None, p
             # A crowded listener closes connections before it has greeted them.
             if is_local or (deadline is not None and time.monotonic() + RETRY_S > deadline):
                 raise PeerLostError(address.writer, f"its connection broke: {error}") from error
+            broken = error
             time.sleep(RETRY_S)
 
 
