@@ -34,7 +34,8 @@ _COMPARISONS: Final[Mapping[type[ast.cmpop], Callable[[Expr, Any], Expr]]] = {
 def parse(text: str) -> Expr:
     """The expression that a text means. Names are columns; text is never executed.
 
-    Known are constants, lists, arithmetic, comparisons (also chains), `in`, `is None`, `and`, `or`, `not`, `&`, `|` and `~`.
+    Known are constants, lists, arithmetic, comparisons (also chains), `in`, `is None`,
+    `and`, `or`, `not`, `&`, `|` and `~`.
 
     Raises:
         ValueError: it is no expression in Python's syntax, or has something else in it; says what.
