@@ -12,6 +12,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 
 CRON = "cron"
@@ -25,6 +26,7 @@ _OF_THE_SESSION = ("SSH_", "XDG_", "DBUS_")
 _OF_THE_SHELL = frozenset({"_", "MAIL", "OLDPWD", "PWD", "SHLVL", "TERM"})
 _DAEMONS = frozenset({"cron", "crond"})
 _COMMAND_S = 20.0
+_DAEMON_S = 20.0
 
 
 def install(cluster_id: str, folder: str, command: Sequence[str], log: str, python: str) -> str:
@@ -38,7 +40,7 @@ def install(cluster_id: str, folder: str, command: Sequence[str], log: str, pyth
     """
     script = f"{folder}/{_SCRIPT}"
     try:
-        before = _crontab() if _cron_runs() else None
+        before = _crontab() if _cron_runs(had_entry=os.path.exists(script)) else None
         if before is None:
             return ""
         _write(script, script_text(command, os.environ, log))
@@ -102,7 +104,18 @@ def _mark(cluster_id: str) -> str:
     return f"{_MARK} {cluster_id}"
 
 
-def _cron_runs() -> bool:
+def _cron_runs(had_entry: bool) -> bool:
+    """Whether the machine's cron daemon runs. A machine that had an entry has one, which may start later than its ssh
+    server when it boots: it is waited for."""
+    deadline = time.monotonic() + (_DAEMON_S if had_entry else 0.0)
+    while not _daemon_is_there():
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def _daemon_is_there() -> bool:
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/comm", encoding="utf-8") as name:
             if name.read().strip() in _DAEMONS:
