@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from runtime._core.actors import ActorState
 from runtime._extension import gangs, objects
 from runtime._extension.events import Subscription, describe
-from runtime._extension.news import ActorChanged, ItemReady, KeyChanged, News, NodeChanged, ObjectReady
+from runtime._extension.news import (
+    ActorChanged,
+    ItemReady,
+    KeyChanged,
+    News,
+    NodeChanged,
+    ObjectReady,
+    Posted,
+)
 from runtime._extension.streams import metadata_of
 from runtime.exceptions import ActorDiedError
 from runtime.object_ref import ObjectRef
@@ -35,12 +44,16 @@ from .controller import (
     Key,
     Kill,
     Noticed,
+    Perform,
     ResultOf,
     Store,
     Submit,
     Take,
     Watch,
 )
+
+THREADS = 4
+"""Functions that `Perform` runs at one time."""
 
 
 class _Stream:
@@ -69,6 +82,7 @@ class ClusterEngine:
         self._actors: dict[Key, Any] = {}
         self._actor_keys: dict[str, Key] = {}
         self._failed: deque[Event] = deque()  # effects that could not begin
+        self._threads: ThreadPoolExecutor | None = None  # for `Perform`
 
     # ------------------------------------------------------------ see `Engine`
 
@@ -93,6 +107,8 @@ class ClusterEngine:
                 self._cancel(key)
             case Take(key, items):
                 self._take(key, items)
+            case Perform():
+                self._perform(effect)
             case Store(key, value):
                 self._results[key] = objects.put(value)
             case Forget(key):
@@ -123,6 +139,8 @@ class ClusterEngine:
         self._subscription.post(None)
 
     def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
         self._subscription.close()
         objects.ignore_errors([*self._results.values(), *self._stream_keys])
         for kept in (self._results, self._running, self._streams, self._stream_keys, self._actors):
@@ -152,6 +170,18 @@ class ClusterEngine:
             self._failed.append(Failed(effect.key, error))
         else:
             self._track(effect.key, result, effect.fetch)
+
+    def _perform(self, effect: Perform) -> None:
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(THREADS, "controller")
+        self._threads.submit(self._performed, effect.key, effect.function, self._arguments(effect.args))
+
+    def _performed(self, key: Key, function: Callable[..., Any], args: Sequence[Any]) -> None:
+        try:
+            event: Event = Done(key, function(*args))
+        except BaseException as error:
+            event = Failed(key, error)
+        self._subscription.post(event)
 
     def _create(self, effect: CreateActor) -> None:
         try:
@@ -232,6 +262,8 @@ class ClusterEngine:
                 return self._actor_changed(news)
             case NodeChanged() | KeyChanged():
                 return (Noticed(news),)
+            case Posted(Done() | Failed() as event):
+                return (event,)
         return ()
 
     def _ended(self, news: ObjectReady) -> Iterable[Event]:

@@ -6,7 +6,7 @@ names one thing of its kind at a time.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -186,6 +186,15 @@ class Take(msgspec.Struct, frozen=True):
     items: int = 1
 
 
+class Perform(msgspec.Struct, frozen=True):
+    """Calls a function of the controller's own process on a thread beside the loop, for work such as that with a
+    storage: `Done` with what it returns, or `Failed`, follows. The end of the loop waits for those that have begun."""
+
+    key: Key
+    function: Callable[..., Any]
+    args: Sequence[Any] = ()
+
+
 class Store(msgspec.Struct, frozen=True):
     """Makes a value the result of a key."""
 
@@ -238,6 +247,7 @@ Effect = (
     | Kill
     | Cancel
     | Take
+    | Perform
     | Store
     | Forget
     | Sleep

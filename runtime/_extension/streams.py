@@ -16,10 +16,16 @@ from runtime.object_ref_generator import Described
 
 from .process import connected
 
-__all__ = ["Described", "metadata_of"]
+__all__ = ["Described", "flush", "metadata_of"]
 
 
 def metadata_of(ref: ObjectRef) -> Any:
     """What the generator of an item has sent along, in the process that called the generator; None if nothing."""
     packed = connected().objects.metadata.get(ref.binary())
     return None if packed is None else msgspec.msgpack.decode(packed)
+
+
+def flush() -> None:
+    """Hands what this process has to send over to the kernel: a signal that ends the process does not stop it from
+    arriving any more. For a generator that has yielded. What a full connection does not take leaves later."""
+    connected().links.pump.flush_all()

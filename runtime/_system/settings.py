@@ -431,9 +431,26 @@ GRAPH_MAX_BUFFERED = _graphs.whole(
     "Results that are kept because an earlier one was not fetched yet.",
 )
 
+_training = Section("Training", "Read by the process that calls `fit`.")
+TRAIN_REPORT_TIMEOUT_S = _training.number(
+    "RAY_TRAIN_COLLECTIVE_TIMEOUT_S",
+    1800.0,
+    "Seconds that a rank waits for the others in a report with a checkpoint, or a function of `train.collective`, "
+    "until the run ends with an error that shows where each rank is; -1: no limit.",
+    minimum=-1.0,
+)
+
 OF_PROGRAMS: tuple[Section, ...] = (_finding, _program, _workers, _environments, _files)
 OF_NODES: tuple[Section, ...] = (_workers, _devices, _environments, _nodes, _files)
-SECTIONS: tuple[Section, ...] = (*OF_PROGRAMS[:3], _devices, _environments, _nodes, _files, _graphs)
+SECTIONS: tuple[Section, ...] = (
+    *OF_PROGRAMS[:3],
+    _devices,
+    _environments,
+    _nodes,
+    _files,
+    _graphs,
+    _training,
+)
 
 
 def cache_size_gb(kind: str) -> Setting[float]:

@@ -28,6 +28,7 @@ from runtime._controllers.controller import (
     Item,
     Kill,
     Noticed,
+    Perform,
     Reply,
     Requested,
     ResultOf,
@@ -114,6 +115,28 @@ def test_results_travel_by_key() -> None:
         return []
 
     assert run(react)[0] == (13, "one")
+
+
+def test_the_loop_s_own_process_works_in_threads() -> None:
+    main = threading.get_ident()
+
+    def react(event: Event) -> Sequence[Effect]:
+        match event:
+            case Begin():
+                return [
+                    Perform("thread", threading.get_ident),
+                    Perform("wrong", int, ("x",)),
+                ]
+            case Done("thread", value):
+                assert value != main
+            case Failed("wrong", error):
+                assert isinstance(error, ValueError)
+                return [Store("given", 5), Perform("got", ray.get, (ResultOf("given"),))]
+            case Done("got", value):
+                return [Stop(value)]
+        return []
+
+    assert run(react)[0] == 5
 
 
 def test_a_reference_may_leave_the_loop() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from runtime._controllers.controller import (
     Item,
     Key,
     Kill,
+    Perform,
     ResultOf,
     Store,
     Submit,
@@ -137,6 +138,9 @@ class SimEngine:
             case Cancel(key):
                 if key in self._tasks:
                     self._after(lambda: self._finish(key, Failed(key, RuntimeError("cancelled"))))
+            case Perform(key, function, args):
+                self._begin(key)
+                self._after(lambda: self._finish(key, _performed(key, function, args)))
             case Store(key, value):
                 self.results[key] = value
             case Forget(key):
@@ -290,3 +294,10 @@ class SimEngine:
     def _happens(self, chance: float) -> bool:
         young = self.world.now - self._begun_s < self.chances.immortal_after_s
         return young and self.world.rng.random() < chance
+
+
+def _performed(key: Key, function: Callable[..., Any], args: Sequence[Any]) -> Event:
+    try:
+        return Done(key, function(*args))
+    except Exception as error:
+        return Failed(key, error)

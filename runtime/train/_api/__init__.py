@@ -1,0 +1,1 @@
+"""The public names of `runtime.train`, one module for each subject."""

@@ -1,0 +1,44 @@
+"""What a run of training ends with when it fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.exceptions import RayError
+
+
+class TrainingFailedError(RayError):
+    """A run of training has failed. `fit` raises a subclass."""
+
+
+class WorkerGroupError(TrainingFailedError):
+    """The training function failed, or could not be run.
+
+    Attributes:
+        worker_failures: the errors by rank; none where the run failed as a whole.
+    """
+
+    def __init__(self, error_message: str, worker_failures: dict[int, Exception]) -> None:
+        super().__init__(error_message)
+        self._error_message = error_message
+        self.worker_failures = worker_failures
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._error_message, self.worker_failures)
+
+
+class ControllerError(TrainingFailedError):
+    """The controller of the run failed: its process, its storage, or a callback.
+
+    Attributes:
+        controller_failure: the error.
+    """
+
+    def __init__(self, controller_failure: Exception) -> None:
+        super().__init__(
+            f"The run's controller failed: {type(controller_failure).__name__}: {controller_failure}"
+        )
+        self.controller_failure = controller_failure
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.controller_failure,)

@@ -1,0 +1,1 @@
+"""What a run of training decides, without I/O."""

@@ -1,0 +1,36 @@
+"""What is done when workers of a run fail. Pure."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Decision(Enum):
+    WARM = "the survivors go on from the last checkpoint in their processes"
+    COLD = "all workers are started anew"
+    GIVE_UP = "the run ends with an error"
+
+
+class FailurePolicy:
+    """Counts the failures of a run.
+
+    Args:
+        max_failures: how many are forgiven; -1: all.
+        failures: those of the run so far, which a restarted controller has read.
+    """
+
+    def __init__(self, max_failures: int, failures: int = 0) -> None:
+        self.failures = failures
+        self._max_failures = max_failures
+
+    def failed(self, has_progressed: bool) -> Decision:
+        """Counts a failure.
+
+        Args:
+            has_progressed: the attempt has completed a report before it failed.
+        """
+        self.failures += 1
+        if 0 <= self._max_failures < self.failures:
+            return Decision.GIVE_UP
+        # What makes a process fail again at once may be in the process.
+        return Decision.WARM if has_progressed or self.failures == 1 else Decision.COLD

@@ -1,0 +1,93 @@
+"""What the workers of a run tell its controller, and what it tells them. Pure.
+
+Records travel in batches with the items of one generator call of each worker, in order (`runtime._extension.streams`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Reported(msgspec.Struct, frozen=True, tag=True):
+    """A rank's n-th report of an attempt.
+
+    Attributes:
+        number: from 0.
+        metrics: pickled.
+        checkpoint: the name of the checkpoint's folder; "": the report has none.
+        is_waiting: the rank goes on when the report is committed.
+        validation: pickled arguments of the validation; b"": none is wanted.
+    """
+
+    number: int
+    metrics: bytes
+    checkpoint: str = ""
+    is_waiting: bool = False
+    validation: bytes = b""
+
+
+class Uploaded(msgspec.Struct, frozen=True, tag=True):
+    """The files that a rank has for its n-th report are in the storage. `part`: encoded (`manifest.PartManifest`)."""
+
+    number: int
+    part: bytes
+
+
+class Asked(msgspec.Struct, frozen=True, tag=True):
+    """A rank's n-th question of an attempt, which is answered when all ranks have asked it, with what rank 0 said.
+
+    `what`: must be the same on all ranks. `data`: of this rank.
+    """
+
+    number: int
+    what: str
+    data: bytes
+
+
+class Wanted(msgspec.Struct, frozen=True, tag=True):
+    """A rank wants the list of the checkpoints once its reports before `after` are committed."""
+
+    number: int
+    after: int
+
+
+class Returned(msgspec.Struct, frozen=True, tag=True):
+    """The training function has returned, or left because it was told to. The last record. `value`: pickled."""
+
+    value: bytes = b""
+    has_left: bool = False
+
+
+Record = Reported | Uploaded | Asked | Wanted | Returned
+
+
+class Committed(msgspec.Struct, frozen=True, tag=True):
+    """To a rank: its reports before `count` are committed. `checkpoint`: the latest, pickled; b"": none."""
+
+    count: int
+    checkpoint: bytes
+
+
+class Answered(msgspec.Struct, frozen=True, tag=True):
+    """To a rank: the answer to its n-th `Asked` or `Wanted`."""
+
+    number: int
+    data: bytes
+    is_list: bool = False
+
+
+Message = Committed | Answered
+
+_decoder = msgspec.msgpack.Decoder(list[Record])
+
+
+def encode(records: Sequence[Record]) -> bytes:
+    """A batch as it travels."""
+    return msgspec.msgpack.encode(records)
+
+
+def decode(batch: bytes) -> list[Record]:
+    """A batch of records."""
+    return _decoder.decode(batch)

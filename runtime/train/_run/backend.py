@@ -1,0 +1,52 @@
+"""What a framework does around the training function, in the workers."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class WorkerContext(Protocol):
+    """A worker's place in its run."""
+
+    def get_world_rank(self) -> int:
+        """Among all workers."""
+
+    def get_world_size(self) -> int:
+        """The number of workers."""
+
+    def get_local_rank(self) -> int:
+        """Among the workers of its node."""
+
+    def get_local_world_size(self) -> int:
+        """The number of workers of its node."""
+
+    def get_node_rank(self) -> int:
+        """Of its node, among the nodes with workers."""
+
+
+class Backend:
+    """Connects the workers with each other. This one does nothing, for functions that need no connection.
+
+    One object lives in each worker, for as long as its process: `join` and `leave` are called for each call of the
+    training function.
+    """
+
+    modules: tuple[str, ...] = ()
+    """Imported before the worker begins, once for all workers of a node."""
+
+    has_rendezvous = False
+    """Whether `rendezvous` is to be called."""
+
+    def rendezvous(self, context: WorkerContext) -> dict[str, Any]:
+        """On rank 0: opens what the others connect to. What it returns is given to `join` of all ranks."""
+        return {}
+
+    def join(self, rendezvous: dict[str, Any], context: WorkerContext) -> None:
+        """On every rank, side by side, in the thread of the training function."""
+
+    def leave(self, abort: bool) -> None:
+        """Takes back what `join` did. May be repeated, and be called on any thread.
+
+        Args:
+            abort: the training function may wait for ranks that do not answer; it must end with an error.
+        """

@@ -1,0 +1,114 @@
+"""The process of a run's controller. It has no resources of its own by default, and may be restarted: what it needs
+then is in the run's folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+import runtime
+from runtime import cloudpickle
+from runtime._controllers.cluster import ClusterEngine
+from runtime._controllers.loop import Ended, Loop
+from runtime._controllers.members import GangSpec, GroupSpec
+from runtime._extension import workers
+from runtime.train._core.controller import ABORT, Plan, TrainController
+from runtime.train._run.keeper import RunKeeper
+from runtime.train._run.worker import Setup, Worker
+
+if TYPE_CHECKING:
+    from runtime.train._api.result import Result
+    from runtime.train._run.job import Job
+
+CALLS = 16
+"""Threads of a worker: one trains, one carries its records, and the others answer the controller."""
+STALL_S = 60.0
+"""After so long without news the controller says what it waits for."""
+
+
+class ControllerActor:
+    """Runs one job. `run` holds a thread of it."""
+
+    def __init__(self, job: bytes) -> None:
+        logging.getLogger("runtime").setLevel("INFO")
+        self._job: Job = cloudpickle.loads(job)
+        self._loop: Loop | None = None
+
+    def run(self) -> Result:
+        """Runs it to its end."""
+        job = self._job
+        keeper = RunKeeper(job.run, job.resume_from)
+        controller = TrainController(_plan(job, keeper), keeper)
+        self._loop = Loop(controller, ClusterEngine(), f"train run {job.run.name}", STALL_S)
+        result: Result = self._loop.run()
+        return result
+
+    def abort(self) -> None:
+        """Gives the run up."""
+        if self._loop is not None:
+            try:
+                self._loop.request(ABORT).result()
+            except Ended:
+                pass
+
+
+def _plan(job: Job, keeper: RunKeeper) -> Plan:
+    scaling = job.scaling
+    assert job.run.failure_config is not None
+    bundle = scaling.bundle
+    setup = Setup(
+        name=job.run.name or "",
+        function=cloudpickle.dumps(job.function),
+        backend=cloudpickle.dumps(job.backend),
+        storage=keeper.storage,
+        metadata=job.metadata,
+        resources=bundle,
+        stamp=datetime.now().strftime("%Y-%m-%d_%H-%M-%S.%f"),
+    )
+    options = _options(job, bundle)
+    group = GroupSpec(
+        name="workers",
+        cls=runtime.remote(Worker),
+        args=(setup,),
+        options_of=lambda _number: options,
+        most_calls=CALLS,
+        failed_starts=3,
+        gang=GangSpec(bundle, scaling.placement_strategy),
+    )
+    shards_of = None
+    if job.datasets:
+        from runtime.train._run.shards import Shards
+
+        shards_of = Shards(job.datasets, job.data_config).of
+    return Plan(
+        workers=group,
+        size=scaling.most_workers,
+        max_failures=job.run.failure_config.max_failures,
+        has_rendezvous=job.backend.has_rendezvous,
+        shards_of=shards_of,
+        stall_s=job.report_timeout_s,
+    )
+
+
+def _options(job: Job, bundle: Mapping[str, float]) -> dict[str, Any]:
+    resources = dict(bundle)
+    options: dict[str, Any] = {
+        "num_cpus": resources.pop("CPU", 0),
+        "num_gpus": resources.pop("GPU", 0),
+        "max_restarts": -1,
+        "max_concurrency": CALLS,
+    }
+    if "memory" in resources:
+        options["memory"] = resources.pop("memory")
+    if resources:
+        options["resources"] = resources
+    if job.scaling.accelerator_type:
+        options["accelerator_type"] = job.scaling.accelerator_type
+    environment = dict(job.run.worker_runtime_env or {})
+    if job.backend.modules:
+        environment = workers.preloaded(*job.backend.modules, runtime_env=environment)
+    if environment:
+        options["runtime_env"] = environment
+    return options

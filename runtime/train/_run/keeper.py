@@ -1,0 +1,125 @@
+"""What a run keeps: checkpoints, metrics, and the number of its failures, in the run's folder; and the calls of the
+user's callbacks. In the controller's process, one method at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from runtime import cloudpickle
+from runtime.train._api.callbacks import TrainRunContext
+from runtime.train._api.exceptions import ControllerError, WorkerGroupError
+from runtime.train._core.controller import Failures, Kept, Opened
+from runtime.train._core.manifest import PartManifest
+from runtime.train._core.reports import Complete
+from runtime.train._core.retention import to_delete
+from runtime.train._run.storage import RunStorage
+
+if TYPE_CHECKING:
+    from runtime.train._api.checkpoint import Checkpoint
+    from runtime.train._api.config import RunConfig
+    from runtime.train._api.result import Result
+
+DEFAULT_PATH = "~/ray_results"
+
+
+class _State(msgspec.Struct):
+    """What is written to the run's folder beside the checkpoints."""
+
+    failures: int = 0
+
+
+class RunKeeper:
+    """See `controller.Keeper`.
+
+    Args:
+        run: the run's configuration, with its name.
+        resume_from: the latest checkpoint while the run has none of its own.
+    """
+
+    def __init__(self, run: RunConfig, resume_from: Checkpoint | None) -> None:
+        self.storage = RunStorage(run.storage_path or DEFAULT_PATH, run.name or "", run.storage_filesystem)
+        self._run = run
+        self._context = TrainRunContext(run)
+        self._latest = resume_from
+        self._state = _State()
+        self._metrics: dict[str, Any] | None = None  # the last of rank 0
+
+    def open(self) -> Opened:
+        self.storage.open()
+        state = self.storage.read_state()
+        if state:
+            self._state = msgspec.json.decode(state, type=_State)
+        committed = self.storage.committed()
+        if committed:
+            self._latest = committed[-1].checkpoint
+            self._metrics = committed[-1].metrics
+        return Opened(self._packed_latest(), self._state.failures)
+
+    def keep(self, reports: Sequence[Complete]) -> Kept:
+        for report in reports:
+            metrics = [cloudpickle.loads(one) for one in report.metrics]
+            checkpoint = self._commit(report, metrics[0]) if report.parts else None
+            self._metrics = metrics[0]
+            for callback in self._run.callbacks or ():
+                callback.after_report(self._context, metrics, checkpoint)
+        return Kept(self._packed_latest())
+
+    def failed(self, failures: int, errors: Mapping[int, BaseException]) -> None:
+        self._state.failures = failures
+        self.storage.write_state(msgspec.json.encode(self._state))
+        for callback in self._run.callbacks or ():
+            callback.after_exception(self._context, _by_rank(errors))
+
+    def checkpoints(self) -> bytes:
+        return cloudpickle.dumps([(one.checkpoint, one.metrics) for one in self.storage.committed()])
+
+    def close(self, error: BaseException | None, value: bytes) -> Result:
+        from runtime.train._api.result import Result
+
+        committed = self.storage.committed()
+        return Result(
+            metrics=self._metrics,
+            checkpoint=committed[-1].checkpoint if committed else self._latest,
+            error=_failure(error) if error is not None else None,
+            path=self.storage.folder,
+            best_checkpoints=[(one.checkpoint, one.metrics) for one in committed],
+            return_value=cloudpickle.loads(value) if value else None,
+        )
+
+    def _commit(self, report: Complete, metrics: dict[str, Any]) -> Checkpoint:
+        parts = [msgspec.msgpack.decode(part, type=PartManifest) for part in report.parts]
+        checkpoint = self.storage.commit(report.checkpoint, parts, metrics)
+        self._latest = checkpoint
+        kept = self._run.checkpoint_config
+        if kept is not None and kept.num_to_keep is not None:
+            committed = [(one.name, one.metrics) for one in self.storage.committed()]
+            for name in to_delete(
+                committed, kept.num_to_keep, kept.checkpoint_score_attribute, kept.checkpoint_score_order
+            ):
+                self.storage.delete(name)
+        return checkpoint
+
+    def _packed_latest(self) -> bytes:
+        return cloudpickle.dumps(self._latest) if self._latest is not None else b""
+
+
+def _by_rank(errors: Mapping[int, BaseException]) -> dict[int, Exception]:
+    return {rank: _cause(error) for rank, error in sorted(errors.items())}
+
+
+def _cause(error: BaseException) -> Exception:
+    """The user's exception, where it is one."""
+    cause = getattr(error, "cause", None)
+    chosen = cause if isinstance(cause, Exception) else error
+    return chosen if isinstance(chosen, Exception) else RuntimeError(repr(chosen))
+
+
+def _failure(error: BaseException) -> WorkerGroupError | ControllerError:
+    if not isinstance(error, Failures):
+        return ControllerError(_cause(error))
+    causes = _by_rank(error.errors)
+    lines = [f"{error}"] + [f"Rank {rank}: {type(one).__name__}: {one}" for rank, one in causes.items()]
+    return WorkerGroupError("\n".join(lines), causes)

@@ -1,0 +1,288 @@
+"""The session of a training function: how `runtime.train`'s functions reach the run from within it."""
+
+from __future__ import annotations
+
+import queue
+import shutil
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from runtime import cloudpickle
+from runtime.train._api.config import CheckpointUploadMode
+from runtime.train._api.context import TrainContext
+from runtime.train._core.records import (
+    Answered,
+    Asked,
+    Committed,
+    Message,
+    Record,
+    Reported,
+    Returned,
+    Uploaded,
+    Wanted,
+)
+from runtime.train._run.upload import Uploads, encoded
+
+if TYPE_CHECKING:
+    from runtime.train._api.checkpoint import Checkpoint
+
+
+class Left(BaseException):
+    """The training function is to end, so that it can be called again: other workers have failed, or their number
+    changes. No `Exception`, so that a loop which goes on after errors ends, too."""
+
+
+class Session:
+    """One call of the training function on one rank.
+
+    Args:
+        context: its place.
+        checkpoint: the latest that is committed; None: there is none.
+        shards: of the data sets, by name.
+        stamp: begins the names of the call's checkpoints; the same on all ranks.
+    """
+
+    def __init__(
+        self,
+        context: TrainContext,
+        checkpoint: Any = None,
+        shards: dict[str, Any] | None = None,
+        stamp: str = "0",
+    ) -> None:
+        self.context = context
+        self.checkpoint = checkpoint
+        self.shards = shards or {}
+        self._stamp = stamp
+        self._reports = 0
+        self._questions = 0
+        self._uploads = Uploads()
+        self._outbox: queue.SimpleQueue[Record] = queue.SimpleQueue()
+        self._lock = threading.Condition()  # guards what follows
+        self._committed = 0
+        self._answers: dict[int, bytes] = {}
+        self._sent = 0
+        self._put = 0
+        self._is_leaving = False
+        self._has_returned = False
+        self._upload_error: BaseException | None = None
+
+    # ------------------------------------------------------------ the training function's side
+
+    def report(
+        self, metrics: dict[str, Any], checkpoint: str = "", waits: bool = False, validation: bytes = b""
+    ) -> int:
+        """Reports; returns the number of the report. See `records.Reported`. When this returns, the report has left
+        the process: its sudden end does not lose it.
+
+        Raises:
+            Left: the training function is to end.
+        """
+        with self._lock:
+            self._check()
+            number = self._reports
+            self._reports += 1
+        self._send(Reported(number, cloudpickle.dumps(metrics), checkpoint, waits, validation))
+        return number
+
+    def report_checkpoint(
+        self,
+        metrics: dict[str, Any],
+        checkpoint: Checkpoint,
+        name: str | None,
+        mode: CheckpointUploadMode,
+        deletes: bool | None,
+        upload_fn: Callable[[Checkpoint, str], Checkpoint] | None,
+    ) -> None:
+        """Reports with a checkpoint. See `reporting.report`.
+
+        Raises:
+            Left: the training function is to end.
+            Exception: the files could not be stored.
+        """
+        folder = name or f"checkpoint_{self._stamp}_{self._reports:06d}"
+        storage, rank = self.context.storage, self.context.get_world_rank()
+        if mode is CheckpointUploadMode.ASYNC:
+            number = self.report(metrics, folder)
+            self._uploads.submit(
+                partial(self._upload, number, checkpoint, folder, deletes is not False, upload_fn)
+            )
+            return
+        if mode is CheckpointUploadMode.NO_UPLOAD:
+            part = storage.adopt(checkpoint, folder, rank)
+        elif upload_fn is not None:
+            part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
+        else:
+            part = storage.upload(checkpoint, folder, rank, lambda: self._is_leaving)
+        if deletes:
+            shutil.rmtree(checkpoint.path, ignore_errors=True)
+        self._send(Uploaded(self._reports, encoded(part)), waits=False)
+        number = self.report(metrics, folder, waits=True)
+        with self._lock:
+            self._wait(lambda: self._committed > number)
+
+    def drain(self, timeout_s: float) -> None:
+        """Waits for the uploads that are under way.
+
+        Raises:
+            Exception: one has failed.
+        """
+        self._uploads.drain(timeout_s)
+        with self._lock:
+            error, self._upload_error = self._upload_error, None
+        if error is not None:
+            raise error
+
+    def exchange(self, what: str, data: bytes) -> bytes:
+        """What rank 0 gave, once all ranks have called it.
+
+        Raises:
+            Left: the training function is to end.
+        """
+        with self._lock:
+            number = self._questions
+            self._questions += 1
+        self._send(Asked(number, what, data))
+        return self._answer(number)
+
+    def reported_checkpoints(self, timeout_s: float | None) -> bytes:
+        """The run's checkpoints, pickled, once this rank's reports are committed.
+
+        Raises:
+            Left: the training function is to end.
+            TimeoutError: they are not in time.
+        """
+        with self._lock:
+            number = -1 - self._questions
+            self._questions += 1
+        self._send(Wanted(number, self._reports))
+        return self._answer(number, timeout_s)
+
+    # ------------------------------------------------------------ the worker's side
+
+    def tell(self, message: Message) -> None:
+        """Takes a message of the controller."""
+        with self._lock:
+            match message:
+                case Committed(count, checkpoint):
+                    self._committed = max(self._committed, count)
+                    self.checkpoint = cloudpickle.loads(checkpoint) if checkpoint else self.checkpoint
+                case Answered(number, data):
+                    self._answers[number] = data
+            self._lock.notify_all()
+
+    def leave(self) -> None:
+        """Has every call of this session raise `Left` from now on."""
+        with self._lock:
+            self._is_leaving = True
+            self._lock.notify_all()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether `leave` was called."""
+        return self._is_leaving
+
+    def returned(self, value: Any, has_left: bool) -> None:
+        """The training function has ended: the last record. What is said first counts."""
+        with self._lock:
+            if self._has_returned:
+                return
+            self._has_returned = True
+        data = cloudpickle.dumps(value) if self.context.get_world_rank() == 0 and value is not None else b""
+        self._send(Returned(data, has_left), checks=False, waits=False)
+
+    def take(self) -> list[Record]:
+        """Waits for records, and takes all there are."""
+        batch = [self._outbox.get()]
+        while True:
+            try:
+                batch.append(self._outbox.get_nowait())
+            except queue.Empty:
+                return batch
+
+    def have_left(self, count: int) -> None:
+        """So many more records have left the process."""
+        with self._lock:
+            self._sent += count
+            self._lock.notify_all()
+
+    # ------------------------------------------------------------ inside
+
+    def _send(self, record: Record, checks: bool = True, waits: bool = True) -> None:
+        with self._lock:
+            if checks:
+                self._check()
+            self._put += 1
+            own = self._put
+            self._outbox.put(record)
+            if waits:
+                self._lock.wait_for(lambda: self._sent >= own)
+
+    def _answer(self, number: int, timeout_s: float | None = None) -> bytes:
+        with self._lock:
+            self._wait(lambda: number in self._answers, timeout_s)
+            return self._answers.pop(number)
+
+    def _wait(self, condition: Callable[[], bool], timeout_s: float | None = None) -> None:
+        ended = self._lock.wait_for(
+            lambda: condition() or self._is_leaving or self._upload_error is not None, timeout_s
+        )
+        if not ended:
+            raise TimeoutError(f"Reports are not committed within {timeout_s:g} s.")
+        if not condition():
+            self._check()
+
+    def _upload(
+        self,
+        number: int,
+        checkpoint: Checkpoint,
+        folder: str,
+        deletes: bool,
+        upload_fn: Callable[[Checkpoint, str], Checkpoint] | None,
+    ) -> None:
+        """In the thread of the uploads."""
+        storage, rank = self.context.storage, self.context.get_world_rank()
+        try:
+            if upload_fn is not None:
+                part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
+            else:
+                part = storage.upload(checkpoint, folder, rank, lambda: False)
+            if deletes:
+                shutil.rmtree(checkpoint.path, ignore_errors=True)
+        except Exception as error:
+            with self._lock:
+                self._upload_error = self._upload_error or error
+                self._lock.notify_all()
+        else:
+            self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
+
+    def _check(self) -> None:
+        if self._is_leaving:
+            raise Left
+        if self._upload_error is not None:
+            error, self._upload_error = self._upload_error, None
+            raise error
+
+
+_current: Session | None = None
+
+
+def current() -> Session:
+    """The session of the training function that runs in this process.
+
+    Raises:
+        RuntimeError: none does.
+    """
+    if _current is None:
+        raise RuntimeError(
+            "This can only be called in a training function, while a trainer runs it: fit() calls the function in the "
+            "processes of the workers."
+        )
+    return _current
+
+
+def enter(session: Session | None) -> None:
+    """Makes a session the process's; None: there is none any more."""
+    global _current
+    _current = session

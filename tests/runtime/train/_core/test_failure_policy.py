@@ -1,0 +1,24 @@
+"""Failures are counted, and what is tried after them."""
+
+import pytest
+
+from runtime.train._core.failure_policy import Decision, FailurePolicy
+
+
+@pytest.mark.parametrize(
+    ("max_failures", "progress", "expected"),
+    [
+        (0, "n", "g"),
+        (2, "yyy", "wwg"),
+        (2, "nnn", "wcg"),
+        (-1, "nnny", "wccw"),
+    ],
+)
+def test_decisions(max_failures: int, progress: str, expected: str) -> None:
+    policy = FailurePolicy(max_failures)
+    names = {Decision.WARM: "w", Decision.COLD: "c", Decision.GIVE_UP: "g"}
+    assert "".join(names[policy.failed(each == "y")] for each in progress) == expected
+
+
+def test_failures_of_an_earlier_controller_count() -> None:
+    assert FailurePolicy(1, failures=1).failed(True) is Decision.GIVE_UP
