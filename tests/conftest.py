@@ -157,6 +157,7 @@ def no_leaks(request: pytest.FixtureRequest) -> Iterator[None]:
     if watchdog.has_bitten(request.module):
         return  # what was killed could not clean up
     leaks = describe_leaks(RUN_ID, before, within_s=60.0)
+    gc.freeze()  # libraries that this module was the first to use: half a second of each later collection
     if leaks:
         kill_strays(RUN_ID)
         pytest.fail("left behind:\n  " + "\n  ".join(leaks), pytrace=False)
