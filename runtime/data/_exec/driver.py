@@ -17,7 +17,7 @@ from runtime.data._plan.rules import fused
 from runtime.data.context import DataContext
 from runtime.exceptions import ObjectReconstructionFailedError
 
-from . import sizing
+from . import sizing, waiting
 from .bundles import Bundle, Order
 from .compiling import Compiler
 from .operators import Sink
@@ -180,7 +180,7 @@ class Running:
 
     def _answer(self, future: Future[Any]) -> tuple[Delivered, Any] | None:
         try:
-            return future.result()  # type: ignore[no-any-return]
+            return waiting.result(future)  # type: ignore[no-any-return]
         except Ended:
             self._thread.join()
             if self._error is not None:

@@ -98,7 +98,15 @@ class TestPrefetching:
             return len(ids(iterator.iter_batches(batch_size=7)))
 
         cpus = int(ray.cluster_resources()["CPU"])
+
+        @ray.remote(num_cpus=cpus)
+        def unprepared() -> list[int]:
+            made = numbers(100, 4).map_batches(lambda batch: batch)
+            batches = made.iter_batches(batch_size=7, prefetch_batches=0)
+            return [len(ids(batches)), sum(1 for _ in made.iter_rows()), made.materialize().count()]
+
         assert ray.get([whole.remote() for _ in range(cpus)], timeout=120) == [100] * cpus
+        assert ray.get(unprepared.remote(), timeout=60) == [100] * 3
         parts = numbers(10 * cpus, 5).map_batches(lambda batch: batch).streaming_split(cpus, equal=True)
         assert ray.get([part.remote(each) for each in parts], timeout=120) == [10] * cpus
 
