@@ -93,7 +93,8 @@ class _PlainPickler(pickle.Pickler):
 
 
 def dump_plain(value: Any) -> bytes:
-    """Pickles a value of one of the types in `PLAIN`: it has no buffers and refers to nothing."""
+    """Pickles a value of one of the types in `PLAIN`, or tuples of such values: it has no buffers and refers to
+    nothing."""
     return pickle.dumps(value, PROTOCOL)
 
 

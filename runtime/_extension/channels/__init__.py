@@ -14,7 +14,7 @@ so. `positions` and `blocks` are pure; `memory`, `rendezvous`, `forwarding` and 
 from .address import ChannelAddress, Place
 from .errors import ChannelClosedError, ChannelError, ChannelFailedError, ChannelTimeoutError, PeerLostError
 from .reader import Reader, open_reader
-from .writer import Pickled, Writer, create, serialize
+from .writer import Pickled, Writer, create, dump_plain, serialize
 
 __all__ = [
     "ChannelAddress",
@@ -28,6 +28,7 @@ __all__ = [
     "Reader",
     "Writer",
     "create",
+    "dump_plain",
     "open_reader",
     "serialize",
 ]

@@ -22,8 +22,8 @@ from .blocks import Blocks
 
 HEAD = struct.Struct("<QQQQ")  # kind, length in the slot, offset and size of a block
 PICKLE, PACKED, BLOCK, PLAIN = range(4)
-"""What a value is: a pickle in its slot; a pickle and buffers, in its slot; the same, in a block; in its slot, a pickle
-of one of the types in `serialization.PLAIN`, which needs no care when it is read."""
+"""What a value is: a pickle in its slot; a pickle and buffers, in its slot; the same, in a block; in its slot, what
+`serialization.dump_plain` gave, which needs no care when it is read."""
 
 NO_BUFFERS: Sequence[Any] = ()
 

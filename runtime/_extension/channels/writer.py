@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 import sys
 import threading
 from collections import deque
@@ -12,6 +11,7 @@ from typing import Any
 
 from runtime._wire import serialization
 from runtime._wire.serialization import Serialized as Serialized
+from runtime._wire.serialization import dump_plain as dump_plain
 
 from . import rendezvous
 from .address import ChannelAddress, Place, here
@@ -31,7 +31,7 @@ from .waiting import Ready, Waiter, deadline_of
 SLOT_BYTES = 4064
 """Room in a slot by default: with the slot's head, about a page."""
 Pickled = bytes | Serialized
-"""A pickled value. Bytes are that of a type in `serialization.PLAIN`: no buffers, no references."""
+"""A pickled value. Bytes are what `dump_plain` gives: no buffers, no references."""
 
 
 def create(
@@ -230,7 +230,7 @@ def serialize(value: Any) -> Pickled:
         TypeError: it cannot be pickled.
     """
     if type(value) in serialization.PLAIN:
-        return pickle.dumps(value, serialization.PROTOCOL)
+        return dump_plain(value)
     try:
         return serialization.serialize(value)
     except TypeError as error:

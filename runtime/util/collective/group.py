@@ -8,6 +8,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
+from runtime._extension import channels
+
 from . import plan
 from .links import Links
 from .tensors import Operand
@@ -76,7 +78,7 @@ class Group:
         operand = Operand(tensor, is_written=True)
         steps = partial(_planned, plan.allreduce, rank=self.rank)
         by_torch = partial(_allreduce, operand, op, self.world_size)
-        self._run(_call("allreduce", operand, op.name), [operand], [operand], steps, op, by_torch)
+        self._run("allreduce", op.name, [operand], [operand], steps, op, by_torch)
 
     def reduce(self, tensor: Any, root: int, op: ReduceOp) -> None:
         """The tensor of `root` becomes the reduction of all."""
@@ -85,7 +87,7 @@ class Group:
         steps = partial(_planned, plan.reduce, rank=self.rank, root=root)
         written = [operand] if self.rank == root else []
         by_torch = partial(_reduce, operand, root, op, self.world_size)
-        self._run(_call("reduce", operand, f"{op.name} {root}"), [operand], written, steps, op, by_torch)
+        self._run("reduce", f"{op.name} {root}", [operand], written, steps, op, by_torch)
 
     def broadcast(self, tensor: Any, root: int) -> None:
         """Every member's tensor becomes that of `root`."""
@@ -94,7 +96,7 @@ class Group:
         steps = partial(_planned, plan.broadcast, rank=self.rank, root=root)
         written = [operand] if self.rank != root else []
         by_torch = partial(_broadcast, operand, root)
-        self._run(_call("broadcast", operand, f"{root}"), [operand], written, steps, by_torch=by_torch)
+        self._run("broadcast", f"{root}", [operand], written, steps, by_torch=by_torch)
 
     def allgather(self, tensors: Sequence[Any], tensor: Any) -> None:
         """`tensors` become the tensors of all members, by rank."""
@@ -103,7 +105,7 @@ class Group:
         targets = self._listed("allgather", operand, tensors, is_written=True)
         steps = partial(_planned, plan.allgather, rank=self.rank)
         by_torch = partial(_allgather, operand, targets)
-        self._run(_call("allgather", operand), [operand, *targets], targets, steps, by_torch=by_torch)
+        self._run("allgather", "", [operand, *targets], targets, steps, by_torch=by_torch)
 
     def reducescatter(self, tensor: Any, tensors: Sequence[Any], op: ReduceOp) -> None:
         """`tensor` becomes the reduction of all members' tensors at this member's index."""
@@ -111,26 +113,26 @@ class Group:
         operand = Operand(tensor, is_written=True)
         sources = self._listed("reducescatter", operand, tensors, is_written=False)
         steps = partial(_planned, plan.reducescatter, rank=self.rank)
-        self._run(_call("reducescatter", operand, op.name), [operand, *sources], [operand], steps, op)
+        self._run("reducescatter", op.name, [operand, *sources], [operand], steps, op)
 
     def barrier(self) -> None:
         """Waits for all members."""
         steps = partial(_planned, plan.barrier, rank=self.rank)
-        self._run(Call("barrier"), [], [], steps)
+        self._run("barrier", "", [], [], steps)
 
     def send(self, tensor: Any, peer: int) -> None:
         """Sends a tensor to one member, which receives it."""
         self._check_other(peer)
         operand = Operand(tensor, is_written=False)
         steps = partial(_planned, plan.send, peer=peer)
-        self._run(_call("send", operand), [operand], [], steps, turn=self._turn("to", peer))
+        self._run("send", "", [operand], [], steps, turn=self._turn("to", peer))
 
     def receive(self, tensor: Any, peer: int) -> None:
         """The tensor becomes what one member sends."""
         self._check_other(peer)
         operand = Operand(tensor, is_written=True)
         steps = partial(_planned, plan.receive, peer=peer)
-        self._run(_call("send", operand), [operand], [operand], steps, turn=self._turn("from", peer))
+        self._run("send", "", [operand], [operand], steps, turn=self._turn("from", peer))
 
     def rank_of(self, actor_id: str) -> int | None:
         """The rank of an actor (hex); None: it is not known as a member."""
@@ -178,7 +180,8 @@ class Group:
 
     def _run(
         self,
-        call: Call,
+        operation: str,
+        detail: str,
         operands: Sequence[Operand],
         written: Sequence[Operand],
         steps: Callable[[plan.Shape], Sequence[plan.Step]],
@@ -186,6 +189,7 @@ class Group:
         by_torch: Operation | None = None,
         turn: threading.Lock | None = None,
     ) -> None:
+        """Carries out a call; `operation` and `detail` as in `Call`. All operands are like the first one."""
         flats = [operand.flat for operand in operands]
         if turn is not None and not self._links.is_connected:
             with self._lock:
@@ -193,19 +197,22 @@ class Group:
         with turn or self._lock:
             self._links.connect()
             if by_torch is not None and self._links.is_spread and _is_for_gloo(operands):
-                self._agree(call._replace(dtype=f"torch {call.dtype}"))
+                self._agree(Call(operation, detail, operands[0].shape, f"torch {operands[0].dtype}"))
                 self._plane.run(by_torch)
                 for operand in written:
                     operand.commit()
                 return
-            shape = plan.Shape(self.world_size, 0, 1, self._links.is_spread)
             if flats:
-                shape = shape._replace(elements=flats[0].size, item_bytes=max(1, flats[0].itemsize))
-            if call.operation == "allreduce" and plan.needs_scratch(shape):
+                elements, item_bytes = flats[0].size, max(1, flats[0].itemsize)
+                shape = plan.Shape(self.world_size, elements, item_bytes, self._links.is_spread)
+                call = Call(operation, detail, operands[0].shape, operands[0].dtype, len(plan.chunks(shape)))
+            else:
+                shape = plan.Shape(self.world_size, 0, 1, self._links.is_spread)
+                call = Call(operation, detail)
+            if operation == "allreduce" and plan.needs_scratch(shape):
                 flats.append(flats[0].copy())
-            call = call._replace(chunks=len(plan.chunks(shape)))
             run = _Run(self._links, call, self._number, flats, operands, op, self.world_size)
-            if call.operation != "send":
+            if operation != "send":
                 self._number += 1
             run.all(steps(shape))
         for operand in written:
@@ -269,9 +276,9 @@ class _Run:
 
     def _give(self, step: plan.Share | plan.Send | plan.Local | plan.Finish) -> None:
         if isinstance(step, plan.Share):
-            self._links.share((self._number, self._said, *map(self._parcel, step.spans)))
+            self._links.share(self._pickled(step.spans))
         elif isinstance(step, plan.Send):
-            self._links.send(step.peer, (self._number, self._said, self._parcel(step.span)))
+            self._links.send(step.peer, self._pickled((step.span,)))
         elif isinstance(step, plan.Local):
             self._put(self._at(step.span), step.into, step.onto)
         elif self._op is ReduceOp.AVERAGE:
@@ -301,6 +308,13 @@ class _Run:
 
     def _at(self, span: plan.Span) -> Any:
         return self._flats[span.buffer][span.start : span.stop]
+
+    def _pickled(self, spans: Sequence[plan.Span]) -> channels.Pickled:
+        parcels = [self._parcel(span) for span in spans]
+        value = (self._number, self._said, *parcels)
+        if all(parcel.__class__ is bytes for parcel in parcels):
+            return channels.dump_plain(value)
+        return channels.serialize(value)
 
     def _parcel(self, span: plan.Span) -> Any:
         elements = self._at(span)
@@ -369,10 +383,6 @@ def _elements(parcel: Any, dtype: Any) -> Any:
     import numpy
 
     return numpy.frombuffer(parcel, dtype) if len(parcel) else numpy.empty(0, dtype)
-
-
-def _call(operation: str, operand: Operand, detail: str = "") -> Call:
-    return Call(operation, detail, operand.shape, operand.dtype)
 
 
 def _named(call: Call) -> str:

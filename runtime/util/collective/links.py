@@ -297,7 +297,7 @@ class Links:
         self.is_spread = nodes != {self._writer.address.node_id}
         if not self._greeted:
             self._greeted.add(self._rank)
-            self.share(None)
+            self.share(channels.dump_plain(None))
         for peer in self._peers:
             if peer not in self._greeted:
                 self.take(peer)
@@ -310,7 +310,7 @@ class Links:
 
     # ------------------------------------------------------------ values
 
-    def share(self, value: Any) -> None:
+    def share(self, value: channels.Pickled) -> None:
         """Writes a value for all other members.
 
         Raises:
@@ -319,7 +319,7 @@ class Links:
         if self._writer is not None:
             self._put(self._writer, value)
 
-    def send(self, peer: int, value: Any) -> None:
+    def send(self, peer: int, value: channels.Pickled) -> None:
         """Writes a value for one member.
 
         Raises:
@@ -368,9 +368,9 @@ class Links:
         """The members of whom nothing has come that is not taken."""
         return [peer for peer in self._peers if not self._readers[peer].available]
 
-    def _put(self, writer: channels.Writer, value: Any) -> None:
+    def _put(self, writer: channels.Writer, value: channels.Pickled) -> None:
         try:
-            writer.put(value, self.timeout_s)
+            writer.write(value, self.timeout_s)
         except channels.ChannelError as error:
             raise self._translated(error) from error
 

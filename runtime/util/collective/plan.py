@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 CHUNK_BYTES = 8 << 20
@@ -102,7 +103,8 @@ class Shape(NamedTuple):
         return self.elements * self.item_bytes
 
 
-def chunks(shape: Shape) -> list[tuple[int, int]]:
+@lru_cache(maxsize=64)
+def chunks(shape: Shape) -> Sequence[tuple[int, int]]:
     """The buffer in pieces of at most `CHUNK_BYTES`; one empty piece if there are no elements."""
     size = max(1, CHUNK_BYTES // shape.item_bytes)
     return [(at, min(at + size, shape.elements)) for at in range(0, shape.elements, size)] or [(0, 0)]

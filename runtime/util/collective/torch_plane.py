@@ -14,6 +14,8 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from runtime._extension import channels
+
 from .links import Links
 from .types import Backend, GroupError, ReduceOp
 
@@ -74,7 +76,7 @@ class TorchPlane:
         timeout = timedelta(seconds=self._links.timeout_s)
         if self._rank == 0:
             store = distributed.TCPStore(self._links.host, 0, self._world_size, True, timeout, False)
-            self._links.share(store.port)
+            self._links.share(channels.dump_plain(store.port))
         else:
             port = self._links.take(0)
             store = distributed.TCPStore(
