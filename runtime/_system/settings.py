@@ -431,13 +431,20 @@ GRAPH_MAX_BUFFERED = _graphs.whole(
     "Results that are kept because an earlier one was not fetched yet.",
 )
 
-_training = Section("Training", "Read by the process that calls `fit`.")
+_training = Section("Training", "Read by the process that calls `fit`, unless it says otherwise.")
 TRAIN_REPORT_TIMEOUT_S = _training.number(
     "RAY_TRAIN_COLLECTIVE_TIMEOUT_S",
     1800.0,
     "Seconds that a rank waits for the others in a report with a checkpoint, or a function of `train.collective`, "
     "until the run ends with an error that shows where each rank is; -1: no limit.",
     minimum=-1.0,
+)
+TRAIN_STORAGE_TIMEOUT_S = _training.number(
+    "RAY_TRAIN_STORAGE_TIMEOUT_S",
+    300.0,
+    "Seconds without progress after which reading or writing the storage of a run or a checkpoint is an error. Read by "
+    "workers and by the run's controller, too.",
+    minimum=0.0,
 )
 
 OF_PROGRAMS: tuple[Section, ...] = (_finding, _program, _workers, _environments, _files)

@@ -23,7 +23,12 @@ _PUBLIC = {
         "ScalingConfig",
     ),
     "runtime.train._api.context": ("TrainContext",),
-    "runtime.train._api.exceptions": ("ControllerError", "TrainingFailedError", "WorkerGroupError"),
+    "runtime.train._api.exceptions": (
+        "ControllerError",
+        "StorageError",
+        "TrainingFailedError",
+        "WorkerGroupError",
+    ),
     "runtime.train._api.reporting": (
         "TRAIN_DATASET_KEY",
         "ReportedCheckpoint",

@@ -42,3 +42,21 @@ class ControllerError(TrainingFailedError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.controller_failure,)
+
+
+class StorageError(RayError):
+    """Files of a run or of a checkpoint could not be read or written.
+
+    Attributes:
+        path: of the file or folder.
+        reason: what is wrong.
+    """
+
+    def __init__(self, what: str, path: str, reason: str, advice: str = "") -> None:
+        super().__init__(f"Cannot {what} {path}: {reason.rstrip('.')}. {advice}".rstrip())
+        self._arguments = (what, path, reason, advice)
+        self.path = path
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._arguments

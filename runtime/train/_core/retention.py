@@ -1,30 +1,88 @@
-"""Which checkpoints are kept. Pure."""
+"""Which checkpoints of a run are kept. Pure.
+
+With a metric the best are kept, otherwise the latest. A checkpoint without the metric, or whose metric is NaN, is worse
+than all others; of equally good ones the later is better. The latest is kept in any case, because the run goes on from
+it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+Committed = Sequence[tuple[str, Mapping[str, Any]]]
+"""Names and metrics of checkpoints, oldest first."""
 
 
 def to_delete(
-    committed: Sequence[tuple[str, Mapping[str, Any]]], num_to_keep: int, attribute: str | None, order: str
+    committed: Committed,
+    num_to_keep: int | None,
+    attribute: str | None,
+    order: str,
+    protected: Collection[str] = (),
 ) -> list[str]:
-    """The names of those that are not kept.
+    """The names of those that are not kept, oldest first.
 
     Args:
-        committed: names and metrics, oldest first. The last one is kept in any case.
-        num_to_keep: how many.
-        attribute: the metric that ranks them; None: the later the better. Those without it are the worst.
-        order: "max" or "min".
+        committed: the checkpoints.
+        num_to_keep: how many; None: all.
+        attribute: the metric that ranks them, "outer/inner" for one in a dict; None: the later the better.
+        order: whether the "max" or the "min" of it is best.
+        protected: names of those that something else needs, for example their validation.
+
+    Raises:
+        ValueError: a metric is no number.
     """
-    sign = 1 if order == "max" else -1
+    if num_to_keep is None or not committed:
+        return []
+    kept = {*best(committed, num_to_keep, attribute, order), committed[-1][0], *protected}
+    return [name for name, _ in committed if name not in kept]
 
-    def score(index: int) -> tuple[float, int]:
-        value = committed[index][1].get(attribute) if attribute is not None else 0.0
-        is_number = isinstance(value, int | float) and value == value
-        return (sign * float(value) if is_number and value is not None else float("-inf")), index
 
-    ranked = sorted(range(len(committed) - 1), key=score, reverse=True)
-    best = sorted(range(len(committed)), key=score, reverse=True)[:num_to_keep]
-    kept = {*best, len(committed) - 1}
-    return [committed[index][0] for index in sorted(ranked) if index not in kept]
+def best(committed: Committed, count: int | None, attribute: str | None, order: str) -> list[str]:
+    """The names of the best, the best last.
+
+    Args:
+        committed: the checkpoints.
+        count: how many at most; None: all.
+        attribute, order: see `to_delete`.
+
+    Raises:
+        ValueError: a metric is no number.
+    """
+    scores = {name: _score(name, metrics, attribute, order) for name, metrics in committed}
+    ranked = sorted(scores, key=scores.__getitem__)  # is stable: the later of two equal ones is better
+    return ranked if count is None else ranked[-count:]
+
+
+def lookup(metrics: Mapping[str, Any], attribute: str) -> Any:
+    """The metric of a name, "outer/inner" for one in a dict; None: there is none."""
+    if attribute in metrics:
+        return metrics[attribute]
+    outer, separator, inner = attribute.partition("/")
+    while separator:
+        if isinstance(metrics.get(outer), Mapping):
+            found = lookup(metrics[outer], inner)
+            if found is not None:
+                return found
+        following, separator, inner = inner.partition("/")
+        outer = f"{outer}/{following}"
+    return None
+
+
+def _score(name: str, metrics: Mapping[str, Any], attribute: str | None, order: str) -> tuple[bool, float]:
+    value = lookup(metrics, attribute) if attribute is not None else None
+    if value is None:
+        return False, 0.0
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"checkpoint_score_attribute is {attribute!r}, which must be a number, but in the metrics of {name} it "
+            f"is {value!r:.100}."
+        ) from None
+    if number != number:
+        return False, 0.0
+    return True, number if order == "max" else -number

@@ -14,7 +14,7 @@ from runtime.train._api.exceptions import ControllerError, WorkerGroupError
 from runtime.train._core.controller import Failures, Kept, Opened
 from runtime.train._core.manifest import PartManifest
 from runtime.train._core.reports import Complete
-from runtime.train._core.retention import to_delete
+from runtime.train._core.retention import best, to_delete
 from runtime.train._run.storage import RunStorage
 
 if TYPE_CHECKING:
@@ -77,16 +77,26 @@ class RunKeeper:
         return cloudpickle.dumps([(one.checkpoint, one.metrics) for one in self.storage.committed()])
 
     def close(self, error: BaseException | None, value: bytes) -> Result:
+        from runtime.train._api.config import CheckpointConfig
         from runtime.train._api.result import Result
 
         committed = self.storage.committed()
+        by_name = {one.name: one for one in committed}
+        kept = self._run.checkpoint_config or CheckpointConfig()
+        ranked = best(
+            [(one.name, one.metrics) for one in committed],
+            kept.num_to_keep,
+            kept.checkpoint_score_attribute,
+            kept.checkpoint_score_order,
+        )
         return Result(
             metrics=self._metrics,
             checkpoint=committed[-1].checkpoint if committed else self._latest,
             error=_failure(error) if error is not None else None,
             path=self.storage.folder,
-            best_checkpoints=[(one.checkpoint, one.metrics) for one in committed],
+            best_checkpoints=[(by_name[name].checkpoint, by_name[name].metrics) for name in ranked],
             return_value=cloudpickle.loads(value) if value else None,
+            _filesystem=None if self.storage.is_local else self.storage.storage_filesystem,
         )
 
     def _commit(self, report: Complete, metrics: dict[str, Any]) -> Checkpoint:

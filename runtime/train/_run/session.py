@@ -23,6 +23,7 @@ from runtime.train._core.records import (
     Uploaded,
     Wanted,
 )
+from runtime.train._run.calls import Cancelled
 from runtime.train._run.upload import Uploads, encoded
 
 if TYPE_CHECKING:
@@ -114,7 +115,10 @@ class Session:
         elif upload_fn is not None:
             part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
         else:
-            part = storage.upload(checkpoint, folder, rank, lambda: self._is_leaving)
+            try:
+                part = storage.upload(checkpoint, folder, rank, lambda: self._is_leaving)
+            except Cancelled:
+                raise Left from None
         if deletes:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
         self._send(Uploaded(self._reports, encoded(part)), waits=False)
@@ -177,6 +181,7 @@ class Session:
         with self._lock:
             self._is_leaving = True
             self._lock.notify_all()
+        self._uploads.cancel()
 
     @property
     def is_leaving(self) -> bool:
@@ -247,15 +252,18 @@ class Session:
             if upload_fn is not None:
                 part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
             else:
-                part = storage.upload(checkpoint, folder, rank, lambda: False)
-            if deletes:
-                shutil.rmtree(checkpoint.path, ignore_errors=True)
+                part = storage.upload(checkpoint, folder, rank, lambda: self._uploads.is_cancelled)
+        except Cancelled:
+            pass  # the checkpoint will not be committed
         except Exception as error:
             with self._lock:
                 self._upload_error = self._upload_error or error
                 self._lock.notify_all()
+            return  # the files stay
         else:
             self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
+        if deletes:
+            shutil.rmtree(checkpoint.path, ignore_errors=True)
 
     def _check(self) -> None:
         if self._is_leaving:

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
@@ -35,8 +36,7 @@ def fit(
 
 
 def save(folder: str, state: dict[str, Any], **report: Any) -> None:
-    place = pathlib.Path(folder, f"own-{os.getpid()}")
-    place.mkdir(exist_ok=True)
+    place = pathlib.Path(tempfile.mkdtemp(dir=folder))
     (place / "state.json").write_text(json.dumps(state))
     train.report(state, checkpoint=train.Checkpoint.from_directory(str(place)), **report)
 
