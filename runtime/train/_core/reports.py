@@ -94,10 +94,13 @@ class Ledger:
     # ------------------------------------------------------------ who waits for whom
 
     def waiting(self) -> dict[int, set[int]]:
-        """The ranks that wait for others, and for whom."""
+        """The ranks that wait for others, and for whom. One that has returned waits for its checkpoints."""
         waits: dict[int, set[int]] = {}
         for rank, reports in enumerate(self._reports):
-            number = next((one.number for one in reports if one.is_waiting), None)
+            has_returned = rank in self._has_returned
+            number = next(
+                (one.number for one in reports if one.is_waiting or (one.checkpoint and has_returned)), None
+            )
             if number is not None:
                 waits[rank] = {
                     other for other, count in enumerate(self._counts) if count <= number and other != rank

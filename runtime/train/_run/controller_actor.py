@@ -14,7 +14,8 @@ from runtime._controllers.cluster import ClusterEngine
 from runtime._controllers.loop import Ended, Loop
 from runtime._controllers.members import GangSpec, GroupSpec
 from runtime._extension import workers
-from runtime.train._core.controller import ABORT, Plan, TrainController
+from runtime.train._core.controller import TrainController
+from runtime.train._core.plan import ABORT, Plan
 from runtime.train._run.keeper import RunKeeper
 from runtime.train._run.worker import Setup, Worker
 

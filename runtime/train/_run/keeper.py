@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+import runtime
 from runtime import cloudpickle
 from runtime.train._api.callbacks import TrainRunContext
 from runtime.train._api.exceptions import ControllerError, WorkerGroupError
-from runtime.train._core.controller import Failures, Kept, Opened
 from runtime.train._core.manifest import PartManifest
+from runtime.train._core.plan import Failures, Kept, Opened
 from runtime.train._core.reports import Complete
 from runtime.train._core.retention import best, to_delete
 from runtime.train._run.storage import RunStorage
@@ -72,6 +73,10 @@ class RunKeeper:
         self.storage.write_state(msgspec.json.encode(self._state))
         for callback in self._run.callbacks or ():
             callback.after_exception(self._context, _by_rank(errors))
+
+    def fetch(self, batch: Any) -> bytes:
+        value: bytes = runtime.get(batch)
+        return value
 
     def checkpoints(self) -> bytes:
         return cloudpickle.dumps([(one.checkpoint, one.metrics) for one in self.storage.committed()])

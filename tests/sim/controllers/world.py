@@ -53,6 +53,7 @@ class SimActor:
     calls: dict[Key, Call] = field(default_factory=dict)
     queued: list[Call] = field(default_factory=list)
     gang: list[SimActor] = field(default_factory=list)
+    node: str = "node"
 
 
 @dataclass
@@ -140,7 +141,8 @@ class SimEngine:
                     self._after(lambda: self._finish(key, Failed(key, RuntimeError("cancelled"))))
             case Perform(key, function, args):
                 self._begin(key)
-                self._after(lambda: self._finish(key, _performed(key, function, args)))
+                resolved = self.resolve(tuple(args))
+                self._after(lambda: self._finish(key, _performed(key, function, resolved)))
             case Store(key, value):
                 self.results[key] = value
             case Forget(key):
@@ -162,7 +164,7 @@ class SimEngine:
         if self.actors.get(actor.key) is not actor or actor.is_up:
             return
         actor.is_up = True
-        self._due.append(ActorUp(actor.key, "node", actor.restarts))
+        self._due.append(ActorUp(actor.key, actor.node, actor.restarts))
         queued, actor.queued = actor.queued, []
         for call in queued:
             self._run(actor, call)
@@ -195,7 +197,7 @@ class SimEngine:
         actor.is_up = False
         calls, actor.calls = actor.calls, {}
         for key in calls:
-            self._finish(key, Failed(key, RuntimeError("its actor is gone")))
+            self._finish(key, Failed(key, ActorDiedError("its process is gone")))
 
     def _die(self, actor: SimActor, reason: str) -> None:
         if self.actors.get(actor.key) is not actor:

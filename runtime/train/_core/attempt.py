@@ -1,0 +1,149 @@
+"""One call of the training function on all ranks: who runs it, and what has come of it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from runtime._controllers.controller import Key, Wait
+
+from .ranks import Place
+from .records import Wanted
+from .reports import Ledger
+
+
+class Inbox:
+    """The batches of records of one rank, in order. Large ones are fetched, and may come after those behind them."""
+
+    def __init__(self) -> None:
+        self._announced = 0
+        self._taken = 0
+        self._there: dict[int, bytes] = {}
+        self._is_broken = False
+        self._end: tuple[BaseException | None] | None = None
+
+    def announce(self) -> None:
+        """The next batch will come."""
+        self._announced += 1
+
+    def arrive(self, index: int, batch: bytes) -> None:
+        """A batch is there."""
+        self._there[index] = batch
+
+    def lose(self, index: int) -> None:
+        """A batch will never come. Those behind it do not count: they would be taken for earlier ones."""
+        self._there[index] = b""
+
+    def end(self, error: BaseException | None) -> None:
+        """No more batches are announced. `error`: of the function; None: it has ended in order."""
+        self._end = (error,)
+
+    def take(self) -> Iterator[bytes]:
+        """The batches whose turn it is."""
+        while self._taken in self._there:
+            batch = self._there.pop(self._taken)
+            self._taken += 1
+            self._is_broken = self._is_broken or not batch
+            if not self._is_broken:
+                yield batch
+
+    def take_end(self) -> tuple[BaseException | None] | None:
+        """What `end` was told, once all batches are taken; then None."""
+        if self._taken < self._announced:
+            return None
+        end, self._end = self._end, None
+        return end
+
+
+class Attempt:
+    """One call of the training function on all ranks.
+
+    Args:
+        number: from 1.
+        places: by rank.
+        workers: by rank.
+        restarts: how often the workers' processes had been replaced when it began, by rank.
+        missing: what it needs before it can start: "rendezvous", "shards".
+    """
+
+    def __init__(
+        self,
+        number: int = 0,
+        places: Sequence[Place] = (),
+        workers: Sequence[Key] = (),
+        restarts: Sequence[int] = (),
+        missing: Sequence[str] = (),
+    ) -> None:
+        self.number = number
+        self.places = places
+        self.workers = workers
+        self.restarts = restarts
+        self.gathered: dict[str, object] = dict.fromkeys(missing)
+        self.missing = set(missing)
+        self.is_preparing = bool(number)
+        self.is_leaving = False
+        self.committed = 0
+        """How many of its reports are committed."""
+        self.active: set[int] = set()
+        """Ranks whose training function has not ended, or whose records are not all there."""
+        self.returned: dict[int, bytes] = {}
+        self.errors: dict[int, BaseException] = {}
+        self.ledger = Ledger(len(places))
+        self.inboxes = [Inbox() for _ in places]
+        self.wanted: list[tuple[int, Wanted]] = []
+        self.stalled = ""
+        """Why the stacks of the ranks are wanted; "": they are not."""
+        self.stacks: dict[int, str] = {}
+        self._since: dict[
+            int, float
+        ] = {}  # when a rank began to wait for others, and the last report was complete
+        self._completed = 0
+
+    def has(self, what: str, value: object) -> None:
+        """Something that was missing is there."""
+        self.gathered[what] = value
+        self.missing.discard(what)
+
+    def take_wanted(self) -> list[tuple[int, Wanted]]:
+        """The lists that ranks want and can have now."""
+        ready = [each for each in self.wanted if each[1].after <= self.committed]
+        self.wanted = [each for each in self.wanted if each not in ready]
+        return ready
+
+    def note_waits(self, now: float) -> None:
+        """Remembers since when ranks wait for others."""
+        if self.ledger.completed != self._completed:
+            self._completed = self.ledger.completed
+            self._since.clear()
+        self._since = {rank: self._since.get(rank, now) for rank in self.ledger.waiting()}
+
+    def waits(self, since_s: float, stall_s: float | None) -> list[Wait]:
+        """What a running attempt waits for.
+
+        Args:
+            since_s: when it began.
+            stall_s: how long a rank may wait for others.
+        """
+        waits = []
+        for rank, others in self.ledger.waiting().items():
+            names = ", ".join(map(str, sorted(others)))
+            what = f"rank {rank} waits for rank {names} to call report(), or the same collective function"
+            waits.append(Wait(("rank", rank), what, self._since.get(rank, since_s), stall_s))
+        for rank in sorted(self.active):
+            waits.append(Wait(("train", rank), f"the training function on rank {rank}", since_s))
+        return waits
+
+    def preparations(self, since_s: float) -> list[Wait]:
+        """What an attempt that has not started waits for."""
+        texts: Mapping[str, str] = {
+            "rendezvous": "rank 0 to say where the ranks meet",
+            "shards": "the data sets to be divided",
+        }
+        missing = sorted(self.missing) if self.is_preparing else []
+        return [Wait(what, texts[what], since_s) for what in missing]
+
+    def leaves(self, since_s: float) -> list[Wait]:
+        """Ranks that are to leave the training function."""
+        return [
+            Wait(("leaves", rank), f"rank {rank} to leave the training function", since_s)
+            for rank in sorted(self.active)
+        ]

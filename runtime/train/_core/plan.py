@@ -1,0 +1,83 @@
+"""What the controller of a run is given: the plan of the run, and the keeper of what it must not lose. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from runtime._controllers.members import GroupSpec
+
+from .reports import Complete
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """How a run's folder was found. `checkpoint`: the latest, pickled; b"": none. `failures`: those counted so far."""
+
+    checkpoint: bytes = b""
+    failures: int = 0
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What has become of reports. `checkpoint`: see `Opened`."""
+
+    checkpoint: bytes = b""
+
+
+class Keeper(Protocol):
+    """What a run keeps outside of its controller. Its methods are called one at a time; what they raise ends it."""
+
+    def open(self) -> Opened:
+        """Opens the run's folder and removes what an earlier controller has not committed."""
+
+    def keep(self, reports: Sequence[Complete]) -> Kept:
+        """Commits reports: their checkpoints and metrics, and calls the user's callbacks."""
+
+    def failed(self, failures: int, errors: Mapping[int, BaseException]) -> None:
+        """Keeps the number of failures, and calls the user's callbacks. `errors`: by rank."""
+
+    def fetch(self, batch: Any) -> bytes:
+        """The value of a reference: records of a worker that were too large to ride along."""
+
+    def checkpoints(self) -> bytes:
+        """The checkpoints that are reported, pickled, for `get_all_reported_checkpoints`."""
+
+    def close(self, error: BaseException | None, value: bytes) -> Any:
+        """The result of the run. `value`: what rank 0 returned, pickled."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What the controller is to do.
+
+    Attributes:
+        workers: of the group.
+        size: the number of workers.
+        max_failures: see `FailurePolicy`.
+        has_rendezvous: rank 0 says where the ranks meet before they begin.
+        shards_of: called with the nodes of the ranks, in a thread: what each rank gets of the data sets; None: nothing.
+        stall_s: how long a rank may wait for another's report, at most; None: without a limit.
+    """
+
+    workers: GroupSpec
+    size: int
+    max_failures: int = 0
+    has_rendezvous: bool = False
+    shards_of: Any = None
+    stall_s: float | None = None
+
+
+class Failures(Exception):
+    """The workers have failed. `errors`: by rank; none where the run failed as a whole."""
+
+    def __init__(self, message: str, errors: Mapping[int, BaseException] | None = None) -> None:
+        super().__init__(message)
+        self.errors = errors or {}
+
+
+class Aborted(Exception):
+    """Somebody gave the run up."""
+
+
+ABORT = "abort"
+"""The request that gives the run up."""

@@ -1,0 +1,380 @@
+"""Workers of chance for the controller of a training: they report at random speeds, fail, and leave late."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from runtime._controllers.controller import ActorLost, Call, Done, Event, Failed, Forget, Item, Key
+from runtime.exceptions import ActorDiedError
+from runtime.train._core.plan import Kept, Opened
+from runtime.train._core.ranks import Place
+from runtime.train._core.records import (
+    Answered,
+    Asked,
+    Committed,
+    Record,
+    Reported,
+    Returned,
+    Uploaded,
+    Wanted,
+    encode,
+)
+from runtime.train._core.reports import Complete
+from tests.sim.controllers.world import Chances, SimActor, SimEngine
+from tests.sim.events import Events
+
+LONGEST_S = 100_000.0
+"""A run that has not ended after so long hangs."""
+
+
+@dataclass
+class Program:
+    """A training function. What its steps do apart from reporting is the same on all ranks."""
+
+    steps: int = 12
+    checkpoints: float = 0.3
+    barriers: float = 0.1
+    lists: float = 0.05
+    seed: int = 0
+    fails: float = 0.0
+    dies: float = 0.0
+    returns_early: bool = False
+    hangs: bool = False
+    leaves_late: float = 0.05
+    large: float = 0.2
+
+    def does(self, what: str, step: int, chance: float) -> bool:
+        return random.Random(f"{self.seed} {what} {step}").random() < chance
+
+
+def metrics(attempt: int, rank: int, step: int) -> bytes:
+    return f"{attempt} {rank} {step}".encode()
+
+
+class MemoryKeeper:
+    """See `plan.Keeper`. Checks that reports come once, whole, and in order."""
+
+    def __init__(self, world: Events, fails: float = 0.0) -> None:
+        self.world = world
+        self.fails = fails
+        self.latest = -1  # step of the latest checkpoint
+        self.failures = 0
+        self.kept: list[tuple[int, int]] = []  # attempt and step
+        self.committed: list[int] = []  # steps with checkpoints
+        self.first_attempt = 0  # attempts of earlier controllers
+        self.is_closed = False
+
+    def open(self) -> Opened:
+        return Opened(self._packed(), self.failures)
+
+    def keep(self, reports: Sequence[Complete]) -> Kept:
+        self._perhaps_fail()
+        for report in reports:
+            told = [tuple(map(int, one.decode().split())) for one in report.metrics]
+            attempt, _, step = told[0]
+            if [(attempt, rank, step) for rank in range(len(told))] != told:
+                self.world.fail(f"put together: {told}")
+            attempt += self.first_attempt
+            last = self.kept[-1] if self.kept else (-1, -1)
+            expected = last[1] + 1 if last[0] == attempt else self.latest + 1
+            if step != expected or attempt < last[0]:
+                self.world.fail(f"attempt {attempt} reports step {step} and not {expected} after {last}")
+            if report.checkpoint:
+                if len(report.parts) != len(told) or step <= self.latest:
+                    self.world.fail(f"checkpoint {step} after {self.latest} with {len(report.parts)} parts")
+                self.latest = step
+                self.committed.append(step)
+            self.kept.append((attempt, step))
+        return Kept(self._packed())
+
+    def failed(self, failures: int, errors: Mapping[int, BaseException]) -> None:
+        self._perhaps_fail()
+        if failures <= self.failures or not errors:
+            self.world.fail(f"{failures} failures after {self.failures}, errors: {errors}")
+        self.failures = failures
+
+    def fetch(self, batch: Any) -> bytes:
+        if batch is None:
+            raise RuntimeError("the batch is lost")
+        assert isinstance(batch, bytes)
+        return batch
+
+    def checkpoints(self) -> bytes:
+        return str(self.committed).encode()
+
+    def close(self, error: BaseException | None, value: bytes) -> Any:
+        self._perhaps_fail()
+        self.is_closed = True
+        return error, value
+
+    def _packed(self) -> bytes:
+        return str(self.latest).encode() if self.latest >= 0 else b""
+
+    def _perhaps_fail(self) -> None:
+        if self.world.rng.random() < self.fails:
+            raise OSError("the storage is full")
+
+
+@dataclass(eq=False)
+class Training:
+    """One call of `run` on one rank, as a stream of batches."""
+
+    key: Key
+    actor: SimActor
+    attempt: int
+    place: Place
+    step: int
+    number: int = 0  # of the next report
+    questions: int = 0
+    wanted: int = 0
+    given: int = 0
+    outbox: deque[tuple[list[Record], bool]] = field(default_factory=deque)
+    end: Event | None = None
+    has_ended: bool = False  # the function
+    is_leaving: bool = False
+    waits_for: tuple[str, int] | None = None
+    told: set[tuple[str, int]] = field(default_factory=set)
+    reported: int = 0
+
+
+class TrainEngine(SimEngine):
+    """A cluster whose actors are workers of a training."""
+
+    def __init__(self, world: Events, chances: Chances, program: Program, nodes: int = 2) -> None:
+        super().__init__(world, chances)
+        self.program = program
+        self.nodes = [f"node-{number}" for number in range(nodes)]
+        self.trainings: dict[Key, Training] = {}
+        self.all: list[Training] = []
+
+    def take(self, timeout_s: float | None) -> Sequence[Event]:
+        if self.world.now > LONGEST_S:
+            self.world.fail("it does not end")
+        return super().take(timeout_s)
+
+    # ------------------------------------------------------------ actors
+
+    def _create(self, key: Key) -> None:
+        super()._create(key)
+        self.actors[key].node = self.world.rng.choice(self.nodes)
+
+    def _lose(self, actor: SimActor) -> None:
+        for key in [key for key, call in actor.calls.items() if call.method == "run"]:
+            del actor.calls[key]
+            training = self.trainings.get(key)
+            if training is not None:
+                training.has_ended = True
+                training.end = Failed(key, ActorDiedError("its process is gone"))
+                self._after(lambda training=training: self._give(training))
+        super()._lose(actor)
+
+    def _run(self, actor: SimActor, call: Call) -> None:
+        life, args = actor.life, call.args
+
+        def answered(value: Any = None) -> None:
+            if actor.life == life and call.key in actor.calls:
+                del actor.calls[call.key]
+                self.results[call.key] = value
+                self._finish(call.key, Done(call.key, value))
+
+        def begun() -> None:
+            if actor.life != life or call.key not in actor.calls:
+                return
+            match call.method:
+                case "run":
+                    self._train(actor, call)
+                case "leave":
+                    self._leave(actor, args[0], answered)
+                case "tell":
+                    self._tell(actor, *args)
+                    answered()
+                case "rendezvous" if self._happens(self.chances.call_fails):
+                    del actor.calls[call.key]
+                    self._finish(call.key, Failed(call.key, ValueError("no port is free")))
+                case method:
+                    answered(f"{method} of {actor.key}")
+
+        self._after(begun)
+
+    # ------------------------------------------------------------ the training function
+
+    def _train(self, actor: SimActor, call: Call) -> None:
+        attempt, place, _, _, checkpoint = call.args
+        others = {one.attempt for one in self.all if not one.has_ended}
+        if others - {attempt}:
+            self.world.fail(f"attempt {attempt} begins while {others} run")
+        training = self.trainings.setdefault(call.key, Training(call.key, actor, attempt, place, 0))
+        training.actor, training.place, training.attempt = actor, place, attempt
+        training.step = int(checkpoint) + 1 if checkpoint else 0
+        self.all.append(training)
+        if getattr(actor, "left", 0) >= attempt:
+            self._end(training, Returned(has_left=True))
+        else:
+            self._next(training)
+
+    def _next(self, training: Training) -> None:
+        """The next step, some time."""
+        life = training.actor.life
+
+        def step() -> None:
+            if not training.has_ended and training.actor.life == life:
+                self._step(training)
+
+        self._after(step)
+
+    def _step(self, training: Training) -> None:
+        program, rank, step = self.program, training.place.rank, training.step
+        is_last = rank == training.place.world_size - 1 and rank > 0
+        if step >= program.steps or (program.returns_early and is_last and step >= program.steps // 2):
+            self._end(training, Returned(str(rank).encode()))
+            return
+        if program.hangs and is_last and step >= program.steps // 2:
+            return
+        if self._happens(program.fails):
+            self._fail(training, ValueError(f"step {step}"))
+            return
+        if self._happens(program.dies):
+            self._restart(training.actor)
+            return
+        if training.questions == training.number and program.does("barrier", step, program.barriers):
+            self._send(training, [Asked(training.number, "barrier", str(rank).encode())])
+            training.questions, training.waits_for = training.number + 1, ("answer", training.number)
+            return
+        training.questions = training.number + 1
+        told = metrics(training.attempt, rank, step)
+        number, training.number = training.number, training.number + 1
+        training.step += 1
+        records: list[Record] = []
+        if program.does("checkpoint", step, program.checkpoints):
+            part, name = Uploaded(number, f"part {rank}".encode()), f"step {step}"
+            if program.does("asynchronous", step, 0.5):
+                records.append(Reported(number, told, name))
+                self._after(lambda: self._uploaded(training, part))
+            else:
+                records += [part, Reported(number, told, name, is_waiting=True)]
+                training.waits_for = ("committed", number + 1)
+        else:
+            records.append(Reported(number, told))
+            if program.does("list", step, program.lists):
+                records.append(Wanted(-1 - number, number + 1))
+                training.waits_for = ("answer", -1 - number)
+        training.reported += 1
+        self._send(training, records)
+        if training.waits_for is None:
+            self._next(training)
+
+    def _uploaded(self, training: Training, part: Uploaded) -> None:
+        if not training.has_ended:
+            self._send(training, [part])
+
+    def _tell(self, actor: SimActor, attempt: int, message: Any) -> None:
+        for training in self.all:
+            if training.actor is actor and training.attempt == attempt and not training.has_ended:
+                match message:
+                    case Committed(count, checkpoint):
+                        if not checkpoint:
+                            self.world.fail("committed, without a checkpoint")
+                        training.told |= {("committed", number) for number in range(count + 1)}
+                    case Answered(number, data, is_list):
+                        if not is_list and data != b"0":
+                            self.world.fail(f"the answer is not rank 0's: {data!r}")
+                        training.told.add(("answer", number))
+                if training.waits_for in training.told:
+                    training.waits_for = None
+                    self._next(training)
+
+    def _leave(self, actor: SimActor, attempt: int, answered: Any) -> None:
+        actor.left = attempt  # type: ignore[attr-defined]
+
+        def leave() -> None:
+            for training in self.all:
+                if training.actor is actor and training.attempt == attempt and not training.has_ended:
+                    self._end(training, Returned(has_left=True))
+            answered()
+
+        late = self.world.rng.random() < self.program.leaves_late
+        if late and self.world.rng.random() < 0.3:
+            return  # never
+        self.world.at(200.0 if late else self.world.delay_s(1.0), leave)
+
+    def _end(self, training: Training, record: Returned) -> None:
+        uploads = self._pending(training) if not record.has_left else []
+        self._send(training, [*uploads, record])
+        self._is_over(training, Done(training.key))
+
+    def _pending(self, training: Training) -> list[Record]:
+        """Uploads are waited for before the function has returned."""
+        there = {one.number for batch, _ in training.outbox for one in batch if isinstance(one, Uploaded)}
+        rank = training.place.rank
+        return [Uploaded(n, f"part {rank}".encode()) for n in range(training.number) if n not in there]
+
+    def _fail(self, training: Training, error: Exception) -> None:
+        self._send(training, [Returned(has_left=True)])
+        self._is_over(training, Failed(training.key, error))
+
+    def _is_over(self, training: Training, event: Event) -> None:
+        training.has_ended = True
+        training.end = event
+        training.actor.calls.pop(training.key, None)
+        self._give(training)
+
+    def _restart(self, actor: SimActor) -> None:
+        self._lose(actor)
+        actor.restarts += 1
+        # What is known first, the end of the process or of its calls, is chance.
+        self._due.append(ActorLost(actor.key, "its process ended"))
+        restarted_s = self.world.rng.choice((0.0, 20.0)) + self.world.delay_s(1.0)
+        self.world.at(restarted_s, lambda: self._up(actor))
+
+    # ------------------------------------------------------------ the stream
+
+    def _send(self, training: Training, records: list[Record]) -> None:
+        """What has left the process: its end does not lose it."""
+        is_large = self.world.rng.random() < self.program.large
+        training.outbox.append((records, is_large))
+        self._after(lambda: self._give(training))
+
+    def _take(self, key: Key, items: int) -> None:
+        training = self.trainings.get(key)
+        if training is not None:
+            training.wanted += items
+            self._after(lambda: self._give(training))
+
+    def _call(self, call: Call) -> None:
+        if call.method == "run":
+            actor = self.actors.get(call.actor)
+            stub = actor or SimActor(call.actor)
+            self.trainings[call.key] = Training(call.key, stub, call.args[0], call.args[1], 0)
+        super()._call(call)
+
+    def _finish(self, key: Key, event: Event) -> None:
+        training = self.trainings.get(key)
+        if training is not None and key in self._tasks and isinstance(event, Failed):
+            training.has_ended, training.end = True, event  # it could not begin
+            self._give(training)
+            return
+        super()._finish(key, event)
+
+    def _give(self, training: Training) -> None:
+        key = training.key
+        while training.wanted and training.outbox:
+            records, is_large = training.outbox.popleft()
+            training.wanted -= 1
+            data = encode(records)
+            self.results[key, training.given] = data
+            self._due.append(Item(key, training.given, 100, (), None if is_large else data))
+            training.given += 1
+        if training.wanted and training.end is not None and not training.outbox:
+            end, training.end = training.end, None
+            if key in self.trainings:
+                del self.trainings[key]
+                super()._finish(key, end)
+
+    def carry_out(self, effect: Any) -> None:
+        if isinstance(effect, Forget) and effect.key not in self.results:
+            self.world.fail(f"{effect.key} is forgotten, and not known")
+        super().carry_out(effect)
