@@ -52,6 +52,12 @@ SECTIONS = {
         "Bold: below the floor, over the limit, or slower than a fifth of the other tool (80 % for functions of rows). "
         "Medians of three; what takes longer than 5 s runs once.",
     ),
+    "train": (
+        "Training",
+        "PyTorch on one node through this engine, Ray Train and, where it stands beside them, torchrun and plain "
+        "torch. Every result is checked. Ray's workers run at the priority of others (`RAY_worker_niceness=0`). Bold: "
+        "below the floor, over the limit, or slower than the other tool where no slower is wanted.",
+    ),
     "warm_workers": (
         "Warm workers",
         "Actors that need a large module, which each imports itself, or which their node has preloaded "

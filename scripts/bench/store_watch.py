@@ -7,10 +7,11 @@ import threading
 from types import TracebackType
 from typing import Self
 
-from processes import all_pids, with_descendants
+from processes import all_pids, pss_bytes, with_descendants
 
 SAMPLE_S = 0.02
 SAMPLES_FOR_EACH_SEARCH = 20
+MEMORY_SAMPLE_S = 0.5
 _MARK = "BENCH_RUN"
 
 
@@ -96,3 +97,33 @@ def _marked() -> set[int]:
         except OSError:
             continue  # it has ended, or is another user's
     return found
+
+
+def memory_bytes() -> int:
+    """What the marked processes use now, without this one."""
+    return pss_bytes(_marked() - {os.getpid()})
+
+
+class MemoryWatch:
+    """From entry to exit: the peak of `memory_bytes`. `mark` comes first."""
+
+    def __init__(self) -> None:
+        self.peak_bytes = 0
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            self.peak_bytes = max(self.peak_bytes, memory_bytes())
+            if self._end.wait(MEMORY_SAMPLE_S):
+                return

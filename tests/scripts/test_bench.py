@@ -40,6 +40,7 @@ SMALL = {
     "data anchors": [
         "data.py", "--only", "TPC-H Q", "--scale", "0.001", "--rounds", "1", "--folder", FOLDER, "--module", "anchors",
     ],
+    "train": ["train.py", "--only", "reports, 1", "--rounds", "1", "--seconds", "0.05"],
     "warm workers": ["warm_workers.py", "--module", "decimal", "--rounds", "1"],
     "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
     "rest launched": [
@@ -54,6 +55,9 @@ SMALL = {
 def test_a_benchmark_prints_its_line(command: list[str], tmp_path: pathlib.Path) -> None:
     if command[0] == "launcher.py" and (reason := sshd.missing()):
         pytest.skip(reason)
+    if command[0] == "train.py":
+        pytest.importorskip("torch")
+        pytest.importorskip("runtime.train.torch")
     script, *arguments = [str(tmp_path) if word == FOLDER else word for word in command]
     done = subprocess.run(
         [sys.executable, str(BENCH / script), *arguments], capture_output=True, text=True, timeout=280
