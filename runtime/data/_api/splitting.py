@@ -141,8 +141,9 @@ class Splitting(Summarizing):
         begins it. Blocks go to whoever asks, so that a slow or dead reader blocks nobody.
 
         Args:
-            equal: every part gets the same number of rows; up to `n` - 1 rows are left out. Readers then wait for each
-                other.
+            equal: every part gets the same number of rows; up to `n` - 1 rows are left out. All parts must be read at
+                the same time: readers wait for one that has stopped, as its rows may take no more than the data set
+                may hold.
             locality_hints: no effect.
         """
         if n < 1:

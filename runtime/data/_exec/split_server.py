@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections import deque
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
@@ -13,57 +14,17 @@ from runtime.data._plan.nodes import Given, GivenBlock
 from runtime.data.context import DataContext
 from runtime.data.iterator import DataIterator
 
+from .epoch import Block, Epoch, Held, Part
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from runtime.data._api.plan_holder import PlanHolder
     from runtime.data._api.schema import Schema
 
-Part = tuple[Any, int, int]
-"""The reference to a block, the first of its rows, and their number."""
-
-
-class _Epoch:
-    """One pass over the data set. Its methods are called under the server's lock."""
-
-    def __init__(self, blocks: Iterator[Part], parts: int, equal: bool) -> None:
-        self._blocks = blocks
-        self._equal = equal
-        self._queues: list[deque[Part]] = [deque() for _ in range(parts)]
-        self._carried: list[Part] = []
-        self._readers = set(range(parts))
-
-    def next(self, part: int) -> Part | None:
-        queue = self._queues[part]
-        while not queue:
-            block = next(self._blocks, None)
-            if block is None:
-                self._readers.discard(part)
-                return None
-            if self._equal:
-                self._deal(block)
-            else:
-                queue.append(block)
-        return queue.popleft()
-
-    @property
-    def is_over(self) -> bool:
-        return not self._readers
-
-    def _deal(self, block: Part) -> None:
-        """Gives every part as many rows of a block; what is left waits for the next block."""
-        pieces = [*self._carried, block]
-        share = sum(rows for _, _, rows in pieces) // len(self._queues)
-        for queue in self._queues:
-            wanted = share
-            while wanted:
-                ref, start, rows = pieces.pop(0)
-                taken = min(rows, wanted)
-                queue.append((ref, start, taken))
-                wanted -= taken
-                if taken < rows:
-                    pieces.insert(0, (ref, start + taken, rows - taken))
-        self._carried = pieces
+log = logging.getLogger(__name__)
+SLOW_S = 10.0
+"""After readers have waited so long for others, that is logged; then after twice as long, and so on."""
 
 
 class SplitServer:
@@ -74,28 +35,80 @@ class SplitServer:
         self._parts = parts
         self._equal = equal
         self._lock = threading.Lock()
-        self._epochs: dict[int, _Epoch] = {}
+        self._taken = threading.Condition(self._lock)
+        self._epochs: dict[int, Epoch] = {}
+        self._epoch_of = [0] * parts
+        self._taken_s = 0.0
+        self._report_after_s = SLOW_S
 
     def next(self, part: int, epoch: int) -> list[Part]:
-        """The next rows of a part; none at its end."""
+        """The next rows of a part; none at its end.
+
+        Raises:
+            ValueError: the part has begun a later epoch.
+        """
         with self._lock:
+            if epoch < self._epoch_of[part]:
+                raise ValueError(
+                    f"Part {part} of a streaming_split has begun epoch {self._epoch_of[part]}, and cannot be read in "
+                    f"epoch {epoch} any more: a pass ends the one before it."
+                )
             running = self._epochs.get(epoch)
             if running is None:
-                running = self._epochs[epoch] = _Epoch(self._begin(), self._parts, self._equal)
-            found = running.next(part)
+                running = self._epochs[epoch] = Epoch(
+                    self._begin(), self._parts, self._equal, self._most_bytes()
+                )
+            if epoch > self._epoch_of[part]:
+                self._epoch_of[part] = epoch
+                for number, earlier in self._epochs.items():
+                    if number < epoch:
+                        earlier.leave(part)
+                self._note_taken()
+            while (found := running.next(part)) is Held.BY_OTHERS:
+                self._wait(running, part)
             if found is None:
                 for number in [number for number, each in self._epochs.items() if each.is_over]:
                     if number < max(self._epochs):
                         del self._epochs[number]
                 return []
+            self._note_taken()
             return [found]
 
-    def _begin(self) -> Iterator[Part]:
+    def _note_taken(self) -> None:
+        self._taken_s = time.monotonic()
+        self._report_after_s = SLOW_S
+        self._taken.notify_all()
+
+    def _wait(self, running: Epoch, part: int) -> None:
+        """Waits until a reader has taken something."""
+        self._taken.wait(self._report_after_s)
+        waited_s = time.monotonic() - self._taken_s
+        if waited_s < self._report_after_s:
+            return
+        self._report_after_s *= 2
+        log.warning(
+            "streaming_split: for %.0f s nothing was read of part %s, for which %d MiB wait. Part %d waits for that: "
+            "all parts must be read at the same time.",
+            waited_s,
+            ", ".join(map(str, running.slow)),
+            running.waiting_bytes >> 20,
+            part,
+        )
+
+    def _most_bytes(self) -> int:
+        """What may wait for readers: as much as the execution may hold."""
+        from . import sizing
+        from .driver import facts
+
+        limit = self._dataset._context.execution_options.resource_limits.object_store_memory
+        return sizing.budget(facts(), limit)
+
+    def _begin(self) -> Iterator[Block]:
         from runtime.data._plan.rules import optimize
 
         for ref, bundle in self._dataset._bundles(optimize(self._dataset._node), ahead=self._parts):
             if bundle.rows:
-                yield ref, bundle.start, bundle.rows
+                yield Block(ref, bundle.rows, bundle.start, 0 if bundle.is_given else bundle.size_bytes)
 
     def stats(self) -> str:
         """See `Dataset.stats`."""

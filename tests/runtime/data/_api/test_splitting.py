@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 
+from runtime.data._exec import split_server
 from runtime.data.dataset import Dataset
+from tests.polling import eventually
 from tests.under_test import ray
 
+MIB = 1 << 20
 pytestmark = pytest.mark.usefixtures("session")
 
 
@@ -65,6 +70,37 @@ def test_streams_of_equal_length() -> None:
         assert len({n for each in found for n in each}) == rows // parts * parts
     with pytest.raises(ValueError, match="locality_hints"):
         numbers(10).streaming_split(2, locality_hints=["node"])
+
+
+def test_a_reader_that_has_stopped_is_named_and_its_rows_do_not_pile_up(
+    tmp_path: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def large(batch: Any) -> Any:
+        (tmp_path / str(batch["id"][0])).touch()
+        return {"data": np.zeros((2, MIB // 8), np.int8)}
+
+    monkeypatch.setattr(split_server, "SLOW_S", 0.2)
+    made = numbers(40, 40).map_batches(large)
+    made.context.execution_options.resource_limits.object_store_memory = 2 * MIB
+    server = split_server.SplitServer(made, 2, equal=True)
+    taken = [0, 1]
+
+    def read(part: int) -> None:
+        while server.next(part, 0):
+            taken[part] += 1
+
+    assert server.next(1, 0)
+    reader = threading.Thread(target=read, args=(0,))
+    reader.start()
+    assert eventually(lambda: "nothing was read of part 1, for which 2 MiB wait. Part 0 waits" in caplog.text)
+    assert len(list(tmp_path.iterdir())) < 30
+    read(1)
+    reader.join()
+    assert taken == [40, 40]
+    assert server.next(0, 1)
+    with pytest.raises(ValueError, match="has begun epoch 1"):
+        server.next(0, 0)
+    server._epochs.clear()
 
 
 class TestTrainAndTest:

@@ -1,0 +1,124 @@
+"""One pass of a `streaming_split` over its data set: whose turn it is to get which rows. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+Part = tuple[Any, int, int]
+"""The reference to a block, the first of its rows, and their number."""
+
+
+class Held(Enum):
+    """Why there is nothing for a reader, although its epoch goes on."""
+
+    BY_OTHERS = "too many rows wait for readers that do not take them"
+
+
+@dataclass(slots=True)
+class Block:
+    """A block of the result. `size_bytes`: what it takes while somebody needs it; 0 if it exists anyway."""
+
+    ref: Any
+    rows: int
+    start: int = 0
+    size_bytes: int = 0
+    pieces: int = 0
+    """How many wait for their readers."""
+
+
+@dataclass(slots=True)
+class _Piece:
+    block: Block
+    start: int
+    rows: int
+
+
+class Epoch:
+    """Deals the rows of blocks to readers.
+
+    Args:
+        blocks: those of the result; waited for in `next`.
+        parts: how many readers there are.
+        equal: whether each gets as many rows. Otherwise a block goes to whoever asks.
+        most_bytes: no block is dealt while blocks of so many bytes wait for readers.
+    """
+
+    def __init__(self, blocks: Iterator[Block], parts: int, equal: bool, most_bytes: int) -> None:
+        self._blocks = blocks
+        self._equal = equal
+        self._most_bytes = most_bytes
+        self._queues: list[deque[_Piece]] = [deque() for _ in range(parts)]
+        self._carried: list[_Piece] = []
+        self._readers = set(range(parts))
+        self.waiting_bytes = 0
+
+    def next(self, part: int) -> Part | Held | None:
+        """The next rows of a part; None at its end."""
+        queue = self._queues[part]
+        while not queue:
+            if part not in self._readers:
+                return None
+            if self.waiting_bytes >= self._most_bytes:
+                return Held.BY_OTHERS
+            block = next(self._blocks, None)
+            if block is None:
+                self._readers.discard(part)
+                return None
+            piece = _Piece(block, block.start, block.rows)
+            if self._equal:
+                self._deal(piece)
+            else:
+                self._give(part, piece)
+        return self._take(queue)
+
+    def leave(self, part: int) -> None:
+        """The reader of a part needs nothing more of this pass."""
+        self._readers.discard(part)
+        while self._queues[part]:
+            self._take(self._queues[part])
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all readers have come to their ends."""
+        return not self._readers
+
+    @property
+    def slow(self) -> list[int]:
+        """The parts whose rows wait for their readers."""
+        return [part for part, queue in enumerate(self._queues) if queue]
+
+    def _deal(self, piece: _Piece) -> None:
+        """Gives every part as many rows of a block; what is left waits for the next block."""
+        pieces = [*self._carried, piece]
+        share = sum(each.rows for each in pieces) // len(self._queues)
+        for part in range(len(self._queues)):
+            wanted = share
+            while wanted:
+                first = pieces[0]
+                taken = min(first.rows, wanted)
+                self._give(part, _Piece(first.block, first.start, taken))
+                wanted -= taken
+                if taken < first.rows:
+                    pieces[0] = _Piece(first.block, first.start + taken, first.rows - taken)
+                else:
+                    pieces.pop(0)
+        self._carried = pieces
+
+    def _give(self, part: int, piece: _Piece) -> None:
+        if part not in self._readers:
+            return
+        if not piece.block.pieces:
+            self.waiting_bytes += piece.block.size_bytes
+        piece.block.pieces += 1
+        self._queues[part].append(piece)
+
+    def _take(self, queue: deque[_Piece]) -> Part:
+        piece = queue.popleft()
+        piece.block.pieces -= 1
+        if not piece.block.pieces:
+            self.waiting_bytes -= piece.block.size_bytes
+        return piece.block.ref, piece.start, piece.rows
