@@ -194,7 +194,11 @@ class ClusterEngine:
     def _create_gang(self, effect: CreateGang) -> None:
         try:
             with gangs.together():
-                group = placement_group([dict(bundle) for bundle in effect.bundles], effect.strategy)
+                group = placement_group(
+                    [dict(bundle) for bundle in effect.bundles],
+                    effect.strategy,
+                    bundle_label_selector=[dict(selector) for selector in effect.selectors] or None,
+                )
                 handles = [
                     self._handle_of(actor, scheduling_strategy=PlacementGroupSchedulingStrategy(group, index))
                     for index, actor in enumerate(effect.actors)

@@ -158,12 +158,14 @@ class CreateGang(msgspec.Struct, frozen=True):
     """Creates actors together with their placement group, all or none: `ActorUp` and `ActorDied` follow for each. When
     one is dead for good, the others end and the placement group is removed (`runtime._extension.gangs`).
 
-    `bundles`: the resources of the n-th actor's bundle. `strategy`: see `runtime.util.placement_group`.
+    `bundles`: the resources of the n-th actor's bundle. `strategy`: see `runtime.util.placement_group`. `selectors`: of
+    the labels of the n-th bundle's node; none: any node.
     """
 
     actors: Sequence[CreateActor]
     bundles: Sequence[Mapping[str, float]]
     strategy: str = "PACK"
+    selectors: Sequence[Mapping[str, str]] = ()
 
 
 class Kill(msgspec.Struct, frozen=True):

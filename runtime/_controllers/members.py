@@ -104,10 +104,14 @@ class Member:
 
 
 class GangSpec(msgspec.Struct, frozen=True):
-    """The placement group of members that are created together, with a bundle of these resources for each."""
+    """The placement group of members that are created together, with a bundle of these resources for each.
+
+    `selectors`: labels of the nodes, the same for all members, or in a list for the n-th of them.
+    """
 
     bundle: Mapping[str, float]
     strategy: str = "PACK"
+    selectors: Mapping[str, str] | Sequence[Mapping[str, str]] = ()
 
 
 class GroupSpec(msgspec.Struct, frozen=True):
@@ -269,7 +273,9 @@ class Group:
             actors.append(CreateActor(key, spec.cls, spec.args, spec.kwargs, spec.options_of(number)))
         if spec.gang is None or not actors:
             return actors
-        return [CreateGang(actors, [spec.gang.bundle] * len(actors), spec.gang.strategy)]
+        gang, size = spec.gang, len(actors)
+        selectors = [gang.selectors] * size if isinstance(gang.selectors, Mapping) else gang.selectors
+        return [CreateGang(actors, [gang.bundle] * size, gang.strategy, selectors)]
 
     def _ended(self, key: Key, now: float) -> list[Effect]:
         member = self._owner.pop(key, None)

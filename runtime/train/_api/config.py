@@ -37,7 +37,7 @@ class ScalingConfig:
         resources_per_worker: for example {"CPU": 2, "GPU": 1}. Default: a CPU, and a GPU with `use_gpu`.
         placement_strategy: of the placement group: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
         accelerator_type: the type that the nodes must have (`runtime.util.accelerators`).
-        label_selector: labels that the nodes must have; a list has one for each worker.
+        label_selector: labels that the nodes must have; a list has those of the n-th worker's node.
         trainer_resources: of the controller. Default: none.
         elastic_resize_monitor_interval_s: seconds between looks for room for more workers.
 
@@ -65,6 +65,17 @@ class ScalingConfig:
                 )
         elif self.num_workers < 0:
             raise ValueError(f"num_workers must not be negative: {self.num_workers}.")
+        strategies = ("PACK", "SPREAD", "STRICT_PACK", "STRICT_SPREAD")
+        if self.placement_strategy not in strategies:
+            raise ValueError(
+                f"placement_strategy must be one of {', '.join(strategies)}, not {self.placement_strategy!r}."
+            )
+        selectors = self.label_selector
+        if not (selectors is None or isinstance(selectors, Mapping) or len(selectors) == self.num_workers):
+            raise ValueError(
+                f"A list of label_selector has one for each of the workers (num_workers={self.num_workers}), not "
+                f"{len(selectors)}."
+            )
         if self.use_tpu or self.topology:
             raise NotImplementedError("use_tpu and topology: training on TPU slices is not supported yet.")
         if not self.use_gpu and (self.resources_per_worker or {}).get("GPU"):
@@ -85,6 +96,8 @@ class ScalingConfig:
         bundle = dict(self.resources_per_worker) if self.resources_per_worker is not None else {"CPU": 1.0}
         if self.use_gpu:
             bundle.setdefault("GPU", 1.0)
+        if self.accelerator_type:
+            bundle[f"accelerator_type:{self.accelerator_type}"] = 0.001
         return {name: float(amount) for name, amount in bundle.items() if amount}
 
     @property

@@ -76,7 +76,7 @@ def _plan(job: Job, keeper: RunKeeper) -> Plan:
         options_of=lambda _number: options,
         most_calls=CALLS,
         failed_starts=3,
-        gang=GangSpec(bundle, scaling.placement_strategy),
+        gang=GangSpec(bundle, scaling.placement_strategy, scaling.label_selector or ()),
     )
     shards_of = None
     if job.datasets:
@@ -105,8 +105,6 @@ def _options(job: Job, bundle: Mapping[str, float]) -> dict[str, Any]:
         options["memory"] = resources.pop("memory")
     if resources:
         options["resources"] = resources
-    if job.scaling.accelerator_type:
-        options["accelerator_type"] = job.scaling.accelerator_type
     environment = dict(job.run.worker_runtime_env or {})
     if job.backend.modules:
         environment = workers.preloaded(*job.backend.modules, runtime_env=environment)

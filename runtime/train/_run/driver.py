@@ -24,10 +24,19 @@ def fit(job: Job) -> Result:
     Raises:
         TrainingFailedError: it failed.
     """
-    if job.scaling.num_workers == 0:
-        raise NotImplementedError(
-            "num_workers=0, which calls the function in this process, is not supported yet."
-        )
+    result = _in_this_process(job) if job.scaling.num_workers == 0 else _in_the_cluster(job)
+    if result.error is not None:
+        raise result.error
+    return result
+
+
+def _in_this_process(job: Job) -> Result:
+    from runtime.train._run.local import fit_here
+
+    return fit_here(job)
+
+
+def _in_the_cluster(job: Job) -> Result:
     from runtime.train._run.controller_actor import ControllerActor
 
     if not runtime.is_initialized():
@@ -48,6 +57,7 @@ def fit(job: Job) -> Result:
     )
     try:
         result: Result = runtime.get(controller.run.remote())
+        return result
     except KeyboardInterrupt:
         with contextlib.suppress(Exception):
             runtime.get(controller.abort.remote(), timeout=ABORT_S)
@@ -59,6 +69,3 @@ def fit(job: Job) -> Result:
         raise ControllerError(error) from error
     finally:
         runtime.kill(controller)
-    if result.error is not None:
-        raise result.error
-    return result

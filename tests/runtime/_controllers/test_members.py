@@ -167,6 +167,14 @@ def test_a_gang_is_created_by_one_effect() -> None:
     assert not {first, second} & {actor.key for actor in again.actors}
 
 
+def test_a_gang_may_choose_its_nodes_by_labels() -> None:
+    for selectors in ({"zone": "a"}, [{"zone": "a"}, {"zone": "b"}]):
+        spec = GroupSpec("g", "class", gang=GangSpec({"CPU": 1}, selectors=selectors))
+        (effect,) = Group(spec, AllOrNone(2)).step(Begin(), 0.0)
+        assert isinstance(effect, CreateGang)
+        assert [*effect.selectors] == ([selectors] * 2 if isinstance(selectors, dict) else selectors)
+
+
 def test_all_or_none_counts_deaths_at_once_as_one() -> None:
     made = group(AllOrNone(2, failures=1))
     first, second = begun(made)
