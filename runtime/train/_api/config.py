@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Literal
 
+from runtime.train._run.files import is_local, local_path
+
 
 class CheckpointUploadMode(Enum):
     """What becomes of a checkpoint's files when it is reported."""
@@ -193,3 +195,7 @@ class RunConfig:
         self.checkpoint_config = self.checkpoint_config or CheckpointConfig()
         if self.storage_path is not None:
             self.storage_path = str(self.storage_path)
+            if is_local(self.storage_path, self.storage_filesystem):
+                self.storage_path = local_path(
+                    self.storage_path
+                )  # other processes have other current folders

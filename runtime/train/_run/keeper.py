@@ -3,6 +3,7 @@ user's callbacks. In the controller's process, one method at a time."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import msgspec
 import runtime
 from runtime import cloudpickle
 from runtime.train._api.callbacks import TrainRunContext
-from runtime.train._api.exceptions import ControllerError, WorkerGroupError
+from runtime.train._api.exceptions import ControllerError, StorageError, WorkerGroupError
 from runtime.train._core.manifest import PartManifest
 from runtime.train._core.plan import Failures, Kept, Opened
 from runtime.train._core.reports import Complete
@@ -86,6 +87,8 @@ class RunKeeper:
         from runtime.train._api.result import Result
 
         committed = self.storage.committed()
+        with contextlib.suppress(StorageError):
+            self.storage.sweep()  # of attempts that failed
         by_name = {one.name: one for one in committed}
         kept = self._run.checkpoint_config or CheckpointConfig()
         ranked = best(

@@ -127,6 +127,14 @@ class RunStorage:
                 raise StorageError(what, f"{run}/{name}", f"{path} does not exist", _KEEP_IT) from error
             self._check_name(name, what)
             folder, unfinished = f"{run}/{name}", f"{run}/{_UNFINISHED}"
+            if target.is_local and target.size(unfinished) is None:
+                raise StorageError(
+                    what,
+                    folder,
+                    "this node has not got the run's folder, which the run's controller has made on its node",
+                    "With several nodes the storage_path must be a folder that all of them share, or the URI of a "
+                    "storage such as s3://bucket/runs.",
+                )
             if manifest.NAME in sizes and folder != path:
                 if not _is_manifest(source.read(f"{path}/{manifest.NAME}")):
                     raise StorageError(
@@ -378,8 +386,13 @@ class RunStorage:
 
     def _mark(self, watch: Watch, name: str, who: str) -> None:
         own, run = self._place()
-        draft = files.draft_in(f"{run}/{_UNFINISHED}")
-        watch.retried(lambda: own.write(f"{run}/{_UNFINISHED}/{name}@{who}", b"", draft))
+
+        def make() -> None:
+            path, draft = f"{run}/{_UNFINISHED}/{name}@{who}", files.draft_in(f"{run}/{_UNFINISHED}")
+            with own.create(path, 0, draft):
+                pass
+
+        watch.retried(make)
 
     def _forget(self, name: str) -> None:
         """Removes a checkpoint's marks. If that fails, `sweep` does it."""

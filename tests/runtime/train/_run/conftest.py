@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pathlib
+import subprocess
 import uuid
 from collections.abc import Iterator
 from typing import Any
@@ -101,3 +103,15 @@ def content(checkpoint: Checkpoint) -> dict[str, bytes]:
 
 def never() -> bool:
     return False
+
+
+@contextlib.contextmanager
+def small_disk(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", path], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("file systems cannot be mounted here")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", path], check=True)

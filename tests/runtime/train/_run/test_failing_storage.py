@@ -22,7 +22,7 @@ from runtime.train._run import calls, files
 from runtime.train._run.calls import Cancelled, Watch, translated, watched
 from runtime.train._run.storage import RunStorage
 from tests.polling import eventually
-from tests.runtime.train._run.conftest import Flaky, content, folder_of, never
+from tests.runtime.train._run.conftest import Flaky, content, folder_of, never, small_disk
 
 
 class TestOneWriteInTen:
@@ -100,23 +100,16 @@ class TestLocalDisk:
         with pytest.raises(StorageError, match=r"/runs/run.*choose another storage_path"):
             RunStorage(str(tmp_path / "runs"), "run").open()
 
+    def test_a_node_without_the_folder(self, tmp_path: pathlib.Path) -> None:
+        storage = RunStorage(str(tmp_path / "runs"), "run")
+        with pytest.raises(StorageError, match=r"this node has not got the run's folder.* all of them share"):
+            storage.upload(folder_of(tmp_path / "a"), "a", 0, never)
+
     def test_a_library_that_is_not_there(self) -> None:
         with pytest.raises(StorageError, match=r"Protocol not known: nonsense|Check that"):
             RunStorage("nonsense://runs", "run").open()
         with pytest.raises(StorageError, match=r"must be one of fsspec or pyarrow\.fs, not int"):
             RunStorage("runs", "run", 3).open()
-
-
-@contextlib.contextmanager
-def small_disk(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    path.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", path], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("file systems cannot be mounted here")
-    try:
-        yield path
-    finally:
-        subprocess.run(["umount", path], check=True)
 
 
 @contextlib.contextmanager
