@@ -112,7 +112,7 @@ def _folders(*names: str) -> tuple[str, ...]:
     return tuple(str(pathlib.Path(__file__).parent / name) for name in names)
 
 
-_SLOW = _folders("clusterctl/real", "rows", "integration", "programs", "scripts", "contract", "testbed")
+_SLOW = _folders("programs", "integration", "clusterctl/real", "rows", "scripts", "contract", "testbed")
 """Where the tests are that need large clusters, hosts, clouds or benchmarks."""
 _NOT_QUICK = (
     *_SLOW,
@@ -123,7 +123,7 @@ _NOT_QUICK = (
     ),
 )
 """What `--quick` leaves out: those, many seeds, and of the rest the files that take longest."""
-_LONG = (*_SLOW, *_folders("runtime/util", "runtime/api", "sim", "autoscaler"))
+_LONG = (*_SLOW, *_folders("runtime/api", "runtime/util", "runtime/data", "sim", "clusterctl", "autoscaler"))
 """Where the files are that take long, the longest first."""
 
 

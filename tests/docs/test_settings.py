@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import pathlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 import clusterctl.settings
@@ -91,17 +92,15 @@ def test_every_setting_is_used() -> None:
     texts = [
         path.read_text() for path in sources() if path.name != "settings.py" or "providers" in path.parts
     ]
+    constants = {word for text in texts for word in re.findall(r"\b(?:settings|engine)(?=\.(\w+))", text)}
+    variables = {word for text in texts for word in re.findall(r"[\"'${({](\w+)", text)}
     unused = []
     for module in (settings, clusterctl.settings):
-        own = pathlib.Path(str(module.__file__)).read_text()
+        own = Counter(re.findall(r"\w+", pathlib.Path(str(module.__file__)).read_text()))
         for constant, value in vars(module).items():
             if not isinstance(value, Setting | Family):
                 continue
-            variables = [value.name] if isinstance(value, Setting) else list(value.members)
-            if len(re.findall(rf"\b{constant}\b", own)) == 1 and not any(
-                re.search(rf"\b(settings|engine)\.{constant}\b", text)
-                or any(re.search(rf"[\"'${{({{]{variable}\b", text) for variable in variables)
-                for text in texts
-            ):
+            names_of_it = {value.name} if isinstance(value, Setting) else {*value.members}
+            if own[constant] == 1 and constant not in constants and not names_of_it & variables:
                 unused.append(constant)
     assert not unused

@@ -31,6 +31,18 @@ def shipment(cache: Path) -> Shipment:
     return shipping.packed(HERE, str(cache), ["ssh"])
 
 
+@pytest.fixture(scope="module")
+def head(shipment: Shipment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A head's runtime, installed; nobody changes it."""
+    return install(shipment, tmp_path_factory.mktemp("head"))
+
+
+@pytest.fixture(scope="module")
+def worker(shipment: Shipment, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A worker's runtime, installed; nobody changes it."""
+    return install(shipment.for_worker(), tmp_path_factory.mktemp("worker"))
+
+
 def install(shipment: Shipment, folder: Path) -> Path:
     """Installs as on a node; returns the folder of its runtime."""
     base = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
@@ -59,12 +71,11 @@ def test_it_is_built_once(shipment: Shipment, cache: Path) -> None:
     assert all(Path(part.file).stat().st_mode & 0o077 == 0 for part in shipment.archives)
 
 
-def test_a_head_has_all_and_ships_on_what_workers_need(shipment: Shipment, tmp_path: Path) -> None:
-    runtime = install(shipment, tmp_path)
-    python = runtime / "bin" / "python"
-    assert ask(python, "import sys; print(sys.prefix)") == str(runtime)
+def test_a_head_has_all_and_ships_on_what_workers_need(shipment: Shipment, head: Path) -> None:
+    python = head / "bin" / "python"
+    assert ask(python, "import sys; print(sys.prefix)") == str(head)
     assert ask(python, "import clusterctl.head.server, paramiko; print('fine')") == "fine"
-    assert ask(python, "import runtime; print(runtime.__file__)").startswith(str(runtime))
+    assert ask(python, "import runtime; print(runtime.__file__)").startswith(str(head))
     own = ask(python, "from clusterctl.launcher import shipping; print(shipping.shipped().digest)")
     assert own == shipment.digest
     to_workers = ask(
@@ -74,7 +85,7 @@ def test_a_head_has_all_and_ships_on_what_workers_need(shipment: Shipment, tmp_p
     )
     assert Path(to_workers).is_file()
     subprocess.run(
-        [runtime / "bin" / "clusterctl", "--help"],
+        [head / "bin" / "clusterctl", "--help"],
         check=True,
         stdout=subprocess.DEVNULL,
         env={"PATH": "/bin"},
@@ -96,22 +107,21 @@ def test_a_worker_has_no_more_than_the_engine_needs_and_keeps_no_archive(
     assert found == "[True, False, False]"
 
 
-def test_it_is_laid_out_as_pythons_own_module_does_it(shipment: Shipment, tmp_path: Path) -> None:
-    runtime = install(shipment.for_worker(), tmp_path / "ours")
-    venv.create(tmp_path / "theirs", symlinks=True)
-    assert {path.name for path in runtime.iterdir()} - {"digest", "pip.whl"} <= {
-        path.name for path in (tmp_path / "theirs").iterdir()
+def test_it_is_laid_out_as_pythons_own_module_does_it(worker: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path, symlinks=True)
+    assert {path.name for path in worker.iterdir()} - {"digest", "pip.whl"} <= {
+        path.name for path in tmp_path.iterdir()
     }
-    assert (runtime / "lib64").readlink() == (tmp_path / "theirs" / "lib64").readlink()
-    python = runtime / "bin" / "python"
+    assert (worker / "lib64").readlink() == (tmp_path / "lib64").readlink()
+    python = worker / "bin" / "python"
     program = "import sys, sysconfig; print(sys.prefix != sys.base_prefix, sysconfig.get_path('purelib'))"
-    assert ask(python, program) == f"True {runtime / SITE}"
-    named = ask(runtime / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}", program)
-    assert named == f"True {runtime / SITE}"
+    assert ask(python, program) == f"True {worker / SITE}"
+    named = ask(worker / "bin" / f"python{sys.version_info[0]}.{sys.version_info[1]}", program)
+    assert named == f"True {worker / SITE}"
 
 
-def test_a_workers_part_has_all_that_runs_there(shipment: Shipment, tmp_path: Path) -> None:
-    python = install(shipment.for_worker(), tmp_path) / "bin" / "python"
+def test_a_workers_part_has_all_that_runs_there(worker: Path) -> None:
+    python = worker / "bin" / "python"
     modules = (
         "runtime._node.__main__, runtime._process.main, clusterctl.head.join, clusterctl.jobs.placed, yaml"
     )
@@ -137,19 +147,18 @@ def test_a_whole_runtime_stays_under_those_who_run_on_it(shipment: Shipment, tmp
     assert (runtime / "digest").read_text().strip() == part.digest
 
 
-def test_pip_that_is_here_travels_as_a_wheel(shipment: Shipment, tmp_path: Path) -> None:
-    runtime = install(shipment.for_worker(), tmp_path)
-    python = runtime / "bin" / "python"
+def test_pip_that_is_here_travels_as_a_wheel(worker: Path) -> None:
+    python = worker / "bin" / "python"
     assert ask(python, "import importlib.util as u; print(u.find_spec('pip'))") == "None", "it is for others"
     assert ask(python, "from runtime._system import location as l; print(l.has_pip_wheel())") == "True"
     ran = subprocess.run(
-        [python, "-I", runtime / "pip.whl" / "pip", "--version"], check=True, capture_output=True
+        [python, "-I", worker / "pip.whl" / "pip", "--version"], check=True, capture_output=True
     )
     assert ran.stdout.decode().split()[1] == importlib.metadata.version("pip")
 
 
-def test_distributions_have_their_metadata_and_files(shipment: Shipment, tmp_path: Path) -> None:
-    python = install(shipment, tmp_path) / "bin" / "python"
+def test_distributions_have_their_metadata_and_files(head: Path) -> None:
+    python = head / "bin" / "python"
     names = ("msgspec", "pyyaml", "cloudpickle", "typer", "clusterctl")
     versions = f"import importlib.metadata as m; print(*(m.version(n) for n in {names}))"
     assert ask(python, versions) == ask(Path(sys.executable), versions)
@@ -161,11 +170,8 @@ def test_distributions_have_their_metadata_and_files(shipment: Shipment, tmp_pat
     assert "clusterctl.__main__:main" in ask(python, command)
 
 
-def test_modules_have_text_and_docstrings_and_tracebacks_show_the_place_in_a_line(
-    shipment: Shipment, tmp_path: Path
-) -> None:
-    runtime = install(shipment.for_worker(), tmp_path)
-    python = runtime / "bin" / "python"
+def test_modules_have_text_and_docstrings_and_tracebacks_show_the_place_in_a_line(worker: Path) -> None:
+    python = worker / "bin" / "python"
     docs = "import inspect, runtime; print(bool(runtime.get.__doc__), 'def get' in inspect.getsource(runtime.get))"
     assert ask(python, docs) == "True True"
     error = (
@@ -173,13 +179,12 @@ def test_modules_have_text_and_docstrings_and_tracebacks_show_the_place_in_a_lin
         "try: ready.Ready('not a number').tell({})\nexcept Exception: print(traceback.format_exc())"
     )
     shown = ask(python, error)
-    assert str(runtime / SITE / "runtime" / "_system" / "ready.py") in shown
+    assert str(worker / SITE / "runtime" / "_system" / "ready.py") in shown
     assert "^^^" in shown
 
 
-def test_it_finds_what_it_needs_of_itself(shipment: Shipment, tmp_path: Path) -> None:
-    runtime = install(shipment.for_worker(), tmp_path)
-    python = runtime / "bin" / "python"
+def test_it_finds_what_it_needs_of_itself(worker: Path) -> None:
+    python = worker / "bin" / "python"
     program = (
         "import runtime.compat.ray as alias, os, subprocess, sys; alias.install(); import ray; "
         "subprocess.run([sys.executable, '-c', 'import ray, runtime; print(ray is runtime)'], check=True)"
@@ -195,11 +200,8 @@ def test_it_finds_what_it_needs_of_itself(shipment: Shipment, tmp_path: Path) ->
     assert ask(python, "from runtime._system import location as l; print(l.is_installed())") == "True"
 
 
-def test_programs_run_also_where_another_command_starts_their_python(
-    shipment: Shipment, tmp_path: Path
-) -> None:
-    runtime = install(shipment.for_worker(), tmp_path)
-    python = runtime / "bin" / "python"
+def test_programs_run_also_where_another_command_starts_their_python(worker: Path, tmp_path: Path) -> None:
+    python = worker / "bin" / "python"
     program = tmp_path / "program.py"
     program.write_text(
         "import sys, runtime\n"
@@ -217,7 +219,7 @@ def test_programs_run_also_where_another_command_starts_their_python(
         env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         timeout=60,
     )
-    assert ran.stdout.split() == [str(runtime / SITE / "runtime" / "__init__.py")] * 2
+    assert ran.stdout.split() == [str(worker / SITE / "runtime" / "__init__.py")] * 2
 
 
 def test_what_is_there_is_compiled(shipment: Shipment, tmp_path: Path) -> None:

@@ -72,10 +72,12 @@ def make(bed: SshTestbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
             f"cluster_name: name\nprovider: {{type: ssh, head: {head}, workers: [{', '.join(workers)}]{more}}}\n"
             f"auth: {{ssh_user: {USER}, ssh_private_key: {key}}}\n"
         )
-        made.append(
-            SshMachines(spec, cluster, {"owner": owner, "folder": str(tmp_path / cluster), **settings}, seat)
+        provider = SshMachines(
+            spec, cluster, {"owner": owner, "folder": str(tmp_path / cluster), **settings}, seat
         )
-        return made[-1]
+        if seat is Seat.OPERATOR:  # a head would end what runs on its machine, this one, and wait for that
+            made.append(provider)
+        return provider
 
     yield make
     monkeypatch.setattr(asking, "SILENCES", Silences())
