@@ -33,7 +33,8 @@ log = logging.getLogger(__name__)
 LOOK_S = 1.0
 """How often at most the controller is asked what it waits for."""
 STALL_S = 30.0
-"""After so long without an event, what the controller waits for is logged; then after twice as long, and so on."""
+"""After so long without an event other than timers, what the controller waits for is logged; then after twice as long,
+and so on."""
 REPORTED = 10
 """Waits in one report."""
 
@@ -91,7 +92,7 @@ class Loop:
         self._end: Stop | None = None
         self._look_at = 0.0
         self._looked_s = 0.0
-        self._event_s = 0.0  # when the last event came
+        self._event_s = 0.0  # when the last event came that was no timer
         self._report_after_s = stall_s
         self._overdue: set[Wait] = set()  # those that were told
 
@@ -150,10 +151,11 @@ class Loop:
         while self._asked:
             events.append(self._asked.popleft())
         now = engine.now()
-        events += self._fired(now)
         if events:
             self._event_s = now
             self._report_after_s = self._stall_s
+        events += self._fired(now)
+        if events:
             self._look_at = min(self._look_at, max(now, self._looked_s + LOOK_S))
         return events
 

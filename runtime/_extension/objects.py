@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from runtime._owner.streaming import StreamReader
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
 
@@ -23,16 +24,13 @@ def kill(handle: Any) -> None:
 
 
 def ignore_errors(results: Iterable[ObjectRef | ObjectRefGenerator]) -> None:
-    """Errors of these that nobody reads are not logged: what they were made for is over."""
+    """Errors of these that nobody reads are not logged, nor those of items to come: what they were made for is over."""
     with connected().lock:
         for result in results:
-            refs: list[ObjectRef] = []
             if isinstance(result, ObjectRefGenerator):
-                refs += [result.completed(), *cast("Iterable[ObjectRef]", result._stream.items)]
+                cast(StreamReader, result._stream).ignore_errors()
             else:
-                refs.append(result)
-            for ref in refs:
-                ref._entry.seen = True
+                result._entry.seen = True
 
 
 def error_of(ref: ObjectRef) -> BaseException:

@@ -52,6 +52,12 @@ class StreamReader:
         """Whether no item will come any more."""
         return self._stream.ended
 
+    def ignore_errors(self) -> None:
+        """Errors that nobody reads are not logged, nor those of items to come. Under the engine's lock."""
+        self._stream.ignores_errors = True
+        for ref in (self.completed, *self._stream.items):
+            ref._entry.seen = True
+
     def next(self, timeout_s: float | None) -> ObjectRef | None:
         """Waits for the next item and takes it; None when the stream has ended.
 

@@ -98,6 +98,8 @@ class Stream:
         """The reader takes them from the left, without the lock, and then calls `resume` if a worker is `waiting`."""
         self.raised = False
         """What ended it came from user code."""
+        self.ignores_errors = False
+        """Errors that nobody reads are not logged, as nobody wants the items that are still to come."""
         self.waiting: tuple[Link, int] | None = None
         """The worker that wants to know when more than so many items are taken."""
         self.lost: dict[bytes, Entry] = {}
@@ -158,6 +160,7 @@ class Stream:
             self._upcoming = self._upcoming_ref = None
             if self.reader is ReaderState.AWAITING:
                 self._move_reader(ReaderState.TAKING)
+        entry.seen = entry.seen or self.ignores_errors
         self._count += 1
         return entry, ref
 
@@ -256,6 +259,7 @@ class Stream:
         elif self.raised:
             last = None
         if self._upcoming is not None:  # it will not come
+            self._upcoming.seen = self._upcoming.seen or self.ignores_errors
             self._objects.set_value(self._upcoming, last or self._no_more())
             if self.reader is ReaderState.ABANDONED:
                 self._upcoming = self._upcoming_ref = None

@@ -52,3 +52,17 @@ class Work:
     skip: int = 0
     tries: int = 0
     is_parked: bool = False
+
+    @property
+    def told(self) -> str:
+        """What the task gets, in words."""
+        metadata = getattr(self.args[0], "metadata", None) if self.args and not self.inputs else None
+        files = getattr(metadata, "input_files", None)
+        if files:
+            return f"reads {files[0]}" + (f" and {len(files) - 1} more files" if len(files) > 1 else "")
+        if not self.inputs:
+            return f"is number {self.order[0]} of those that read"
+        rows, size_bytes = (
+            sum(getattr(each, name) for each in self.inputs) for name in ("rows", "size_bytes")
+        )
+        return f"has {rows} rows ({size_bytes >> 20} MiB) of input"

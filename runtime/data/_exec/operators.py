@@ -98,6 +98,7 @@ class Running:
     key: Key
     work: Work
     reserved_bytes: int
+    begun_s: float = 0.0
     asked_bytes: int = 0
     asked: bool = False
     taken: int = 0

@@ -115,7 +115,9 @@ class Execution:
 
     def step(self, event: Event, now: float) -> Sequence[Effect]:
         self._effects = []
-        self._now = self._since_s = now
+        self._now = now
+        if not isinstance(event, TimerFired):
+            self._since_s = now
         match event:
             case Begin():
                 self._begin()
@@ -146,8 +148,10 @@ class Execution:
             if stage.group is not None:
                 waits += stage.group.waiting_for()
             if stage.running:
-                what = f"{len(stage.running)} tasks of {stage.name}, {stage.active} of them active"
-                waits.append(Wait(("tasks", stage.name), what, self._since_s))
+                oldest = min(stage.running.values(), key=lambda task: (not task.asked, task.begun_s))
+                what = f"{len(stage.running)} tasks of {stage.name}, {stage.active} of them active, "
+                what += f"the oldest of which {oldest.work.told}"
+                waits.append(Wait(("tasks", stage.name), what, oldest.begun_s))
             if len(stage.queue):
                 held, budget = self.ledger.held_bytes >> 20, self.ledger.budget_bytes >> 20
                 what = f"room for {len(stage.queue)} tasks of {stage.name}; {held} of {budget} MiB are held"
@@ -217,7 +221,7 @@ class Execution:
         elif 0 <= self._limits.errored_blocks <= self.errored:
             stage.figures.failed += 1
             if isinstance(error, OutOfMemoryError):
-                error.add_note(f"In the operator {stage.name}, in a task with {_told(work)} of input.")
+                error.add_note(f"In the operator {stage.name}, in a task that {work.told}.")
             if work.tries:
                 error.add_note(f"In {stage.name}: {work.tries + 1} attempts have failed.")
             self._fail(error)
@@ -492,7 +496,7 @@ class Execution:
                     effect = msgspec.structs.replace(effect, options=options)
                 self._effects.append(effect)
         block_bytes = stage.prediction.block_bytes
-        task = stage.running[key] = Running(key, work, block_bytes)
+        task = stage.running[key] = Running(key, work, block_bytes, self._now)
         self.ledger.reserve(block_bytes)
         self._stage_of[key] = stage
         stage.figures.tasks += 1
@@ -585,8 +589,3 @@ def _has_died(error: BaseException) -> bool:
 
 def _place(task: Running) -> tuple[int, ...]:
     return task.floor
-
-
-def _told(work: Work) -> str:
-    rows, size_bytes = (sum(getattr(each, name) for each in work.inputs) for name in ("rows", "size_bytes"))
-    return f"{rows} rows ({size_bytes >> 20} MiB)"

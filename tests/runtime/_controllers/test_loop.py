@@ -179,6 +179,20 @@ def test_a_stall_is_reported_with_what_is_waited_for(caplog: pytest.LogCaptureFi
     assert reports[0].endswith("; and 2 more.")
 
 
+def test_timers_are_nothing_that_happens(caplog: pytest.LogCaptureFixture) -> None:
+    def react(event: Event, now: float) -> list[Effect]:
+        controller.waits = [Wait("task", "a task", 1000.0)]
+        return [Sleep("tick", 1)] if now < 1035 else [Stop()]
+
+    controller = Scripted(react)
+    with caplog.at_level(logging.WARNING):
+        Loop(controller, engine(), name="the farm", stall_s=10).run()
+    reports = [record.getMessage() for record in caplog.records]
+    assert [report[:41] for report in reports] == [
+        f"the farm: nothing has happened for {seconds} s. " for seconds in (10, 20)
+    ]
+
+
 def test_who_waits_for_nothing_does_not_stall(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         run(lambda event, _now: [Sleep("end", 300)] if isinstance(event, Begin) else [Stop()], stall_s=1)

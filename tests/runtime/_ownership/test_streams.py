@@ -392,6 +392,23 @@ def test_a_raised_error_that_nobody_takes_is_no_item(caller: Caller, stream: Str
     assert not stream.items
 
 
+@pytest.mark.parametrize("looks_ahead", [True, False])
+def test_errors_to_come_are_not_logged_if_they_are_ignored(
+    caller: Caller, stream: Stream, looks_ahead: bool
+) -> None:
+    """Also if the stream is dropped after its task has ended."""
+    if looks_ahead:
+        stream.peek()
+    stream.ignores_errors = True
+    caller.item(0)
+    stream.raised = True
+    stream.end(ERROR)
+    stream.abandon()
+    caller.process.drain()
+    assert list(caller.entries) == [ids.object_id(TASK, 1)]
+    assert not caller.process.unread
+
+
 # ------------------------------------------------------------ items that are lost
 
 
