@@ -45,6 +45,7 @@ from .controller import (
     Kill,
     Noticed,
     Perform,
+    Restart,
     ResultOf,
     Store,
     Submit,
@@ -103,6 +104,10 @@ class ClusterEngine:
                 handle = self._actors.get(actor)
                 if handle is not None:
                     objects.kill(handle)
+            case Restart(actor):
+                handle = self._actors.get(actor)
+                if handle is not None:
+                    objects.kill(handle, restarts=True)
             case Cancel(key):
                 self._cancel(key)
             case Take(key, items):

@@ -174,6 +174,12 @@ class Kill(msgspec.Struct, frozen=True):
     actor: Key
 
 
+class Restart(msgspec.Struct, frozen=True):
+    """Ends the process of an actor, which restarts if restarts are left. An unknown one is dead already."""
+
+    actor: Key
+
+
 class Cancel(msgspec.Struct, frozen=True):
     """Cancels a task, call or stream: `Failed` follows, or what had happened before."""
 
@@ -247,6 +253,7 @@ Effect = (
     | CreateActor
     | CreateGang
     | Kill
+    | Restart
     | Cancel
     | Take
     | Perform

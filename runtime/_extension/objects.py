@@ -18,9 +18,13 @@ def cancel(result: ObjectRef | ObjectRefGenerator, force: bool = False) -> None:
     connected().cancellation.cancel(ref._entry, force, True)
 
 
-def kill(handle: Any) -> None:
-    """Ends the actor of a handle for good. See `runtime.kill`."""
-    handle._ray_kill(True)
+def kill(handle: Any, restarts: bool = False) -> None:
+    """Ends the process of an actor. See `runtime.kill`.
+
+    Args:
+        restarts: the actor restarts, if restarts are left; else it is dead.
+    """
+    handle._ray_kill(not restarts)
 
 
 def ignore_errors(results: Iterable[ObjectRef | ObjectRefGenerator]) -> None:

@@ -85,6 +85,8 @@ class Attempt:
         """How many of its reports are committed."""
         self.active: set[int] = set()
         """Ranks whose training function has not ended, or whose records are not all there."""
+        self.joined = 0
+        """How many ranks are connected with the others."""
         self.returned: dict[int, bytes] = {}
         self.errors: dict[int, BaseException] = {}
         self.ledger = Ledger(len(places))
@@ -102,6 +104,11 @@ class Attempt:
         """Something that was missing is there."""
         self.gathered[what] = value
         self.missing.discard(what)
+
+    @property
+    def has_joined(self) -> bool:
+        """Whether all ranks are connected with each other."""
+        return self.joined == len(self.places)
 
     def take_wanted(self) -> list[tuple[int, Wanted]]:
         """The lists that ranks want and can have now."""

@@ -28,6 +28,7 @@ from runtime._controllers.controller import (
     Perform,
     Reply,
     Requested,
+    Restart,
     ResultOf,
     Sleep,
     Stop,
@@ -44,7 +45,7 @@ from .attempt import Attempt
 from .failure_policy import Decision, FailurePolicy
 from .plan import ABORT, Aborted, Failures, Keeper, Plan
 from .ranks import placed
-from .records import Answered, Asked, Committed, Message, Reported, Returned, Uploaded, Wanted, decode
+from .records import Answered, Asked, Committed, Joined, Message, Reported, Returned, Uploaded, Wanted, decode
 from .reports import Complete
 from .states import TRANSITIONS, Input, State
 
@@ -53,8 +54,10 @@ _WITH_WORKERS = (*_STARTING, State.RUNNING)
 
 TAKEN = 4
 """Batches of records that are on their way from a worker."""
-LEAVE_S = 60.0
-"""How long the workers may take to leave the training function; then their processes are ended."""
+LEAVE_S = 5.0
+"""How long a rank may take to leave the training function; then its process is replaced."""
+END_S = 30.0
+"""How long that may take; then all workers are started anew."""
 STACKS_S = 5.0
 """How long the stacks of the ranks are waited for, when they are wanted for an error."""
 REPLACED_S = 60.0
@@ -125,6 +128,9 @@ class TrainController:
             case TimerFired(("stacks", attempt.number)):
                 effects += self._stack(None, "", now)
             case TimerFired(("leave", attempt.number)) if attempt.active:
+                effects += [Restart(attempt.workers[rank]) for rank in sorted(attempt.active)]
+                effects.append(Sleep(("end", attempt.number), END_S))
+            case TimerFired(("end", attempt.number)) if attempt.active:
                 effects += self._cold(now)
             case Done(("tell" | "leave" | "rendezvous" | "stack", *_) as key):
                 effects.append(Forget(key))
@@ -286,6 +292,8 @@ class TrainController:
         attempt, ledger = self.attempt, self.attempt.ledger
         for record in decode(batch):
             match record:
+                case Joined():
+                    attempt.joined += 1
                 case Reported():
                     ledger.report(rank, record)
                 case Uploaded(number, part):
@@ -396,7 +404,7 @@ class TrainController:
         attempt.is_preparing = False
         if not is_first:
             return []
-        decision = self._policy.failed(attempt.ledger.completed > 0)
+        decision = self._policy.failed(attempt.has_joined, attempt.ledger.completed > 0)
         failed = (self._policy.failures, dict(attempt.errors))
         effects = self._keep(Perform("failed", self._keeper.failed, failed))
         match decision:

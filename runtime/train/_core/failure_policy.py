@@ -23,14 +23,16 @@ class FailurePolicy:
         self.failures = failures
         self._max_failures = max_failures
 
-    def failed(self, has_progressed: bool) -> Decision:
+    def failed(self, has_joined: bool, has_progressed: bool) -> Decision:
         """Counts a failure.
 
         Args:
+            has_joined: all ranks were connected. A group that is not complete leaves traces in its processes.
             has_progressed: the attempt has completed a report before it failed.
         """
         self.failures += 1
         if 0 <= self._max_failures < self.failures:
             return Decision.GIVE_UP
         # What makes a process fail again at once may be in the process.
-        return Decision.WARM if has_progressed or self.failures == 1 else Decision.COLD
+        is_warm = has_joined and (has_progressed or self.failures == 1)
+        return Decision.WARM if is_warm else Decision.COLD

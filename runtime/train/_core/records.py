@@ -10,6 +10,10 @@ from collections.abc import Sequence
 import msgspec
 
 
+class Joined(msgspec.Struct, frozen=True, tag=True):
+    """The rank is connected with the others. The first record."""
+
+
 class Reported(msgspec.Struct, frozen=True, tag=True):
     """A rank's n-th report of an attempt.
 
@@ -60,7 +64,7 @@ class Returned(msgspec.Struct, frozen=True, tag=True):
     has_left: bool = False
 
 
-Record = Reported | Uploaded | Asked | Wanted | Returned
+Record = Joined | Reported | Uploaded | Asked | Wanted | Returned
 
 
 class Committed(msgspec.Struct, frozen=True, tag=True):

@@ -44,9 +44,10 @@ class Backend:
     def join(self, rendezvous: dict[str, Any], context: WorkerContext) -> None:
         """On every rank, side by side, in the thread of the training function."""
 
-    def leave(self, abort: bool) -> None:
-        """Takes back what `join` did. May be repeated, and be called on any thread.
+    def leave(self) -> None:
+        """After the training function, in its thread: takes back what `join` did, whole or not, and must
+        not wait for ranks that may have failed."""
 
-        Args:
-            abort: the training function may wait for ranks that do not answer; it must end with an error.
-        """
+    def abort(self) -> None:
+        """On another thread than the training function's: has it fail, if it can, where it waits for ranks that do not
+        answer. A rank that does not leave is replaced by a new process."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -91,7 +90,7 @@ def _call(job: Job, own: session.Session, context: TrainContext) -> Any:
         own.drain(UPLOADS_S)
         return value
     finally:
-        backend.leave(abort=sys.exc_info()[0] is not None)
+        backend.leave()
         session.enter(None)
 
 

@@ -16,6 +16,7 @@ from runtime.train._core.records import (
     Answered,
     Asked,
     Committed,
+    Joined,
     Message,
     Record,
     Reported,
@@ -86,6 +87,10 @@ class Session:
             self._reports += 1
         self._send(Reported(number, cloudpickle.dumps(metrics), checkpoint, waits, validation))
         return number
+
+    def joined(self) -> None:
+        """The rank is connected with the others."""
+        self._send(Joined(), checks=False, waits=False)
 
     def report_checkpoint(
         self,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 import traceback
@@ -20,8 +19,8 @@ from runtime.train._core.records import Message, Record, Returned, encode
 from . import session
 from .backend import Backend
 
-LEAVE_EVERY_S = 0.2
-"""How often a training function that does not leave is told to."""
+ABORT_AFTER_S = 0.2
+"""How long a training function that is to leave may go on before its backend is asked to break what it waits for."""
 UPLOADS_S = 600.0
 """How long uploads may go on after the training function has returned."""
 RIDES_ALONG = 60 << 10
@@ -109,19 +108,16 @@ class Worker:
             own.tell(message)
 
     def leave(self, attempt: int) -> None:
-        """Has the training function end; returns when it has."""
+        """Has the training function end, if it can: at its next report, or where its backend breaks what
+        it waits for."""
         self._told_to_leave = attempt
         own, thread = self._session, self._thread
         if own is None or thread is None or attempt != self._attempt:
             return
         own.leave()
-        thread.join(LEAVE_EVERY_S)
-        while thread.is_alive():
-            # It computes, waits for ranks that do not answer, or for something else.
-            self._backend.leave(abort=True)
-            _raise_in(thread, session.Left)
-            thread.join(LEAVE_EVERY_S)
-        own.returned(None, has_left=True)  # if the exception came where the thread would have said so
+        thread.join(ABORT_AFTER_S)
+        if thread.is_alive():
+            self._backend.abort()
 
     def stack(self) -> str:
         """Where the training function is."""
@@ -136,13 +132,14 @@ class Worker:
     def _train(self, own: session.Session, rendezvous: dict[str, Any], failure: list[BaseException]) -> None:
         value, has_left = None, False
         try:
+            function: Callable[[], Any] = cloudpickle.loads(self._setup.function)
             try:
-                function: Callable[[], Any] = cloudpickle.loads(self._setup.function)
                 self._backend.join(rendezvous, own.context)
+                own.joined()
                 value = function()
                 own.drain(UPLOADS_S)
             finally:
-                self._backend.leave(abort=own.is_leaving or sys.exc_info()[0] is not None)
+                self._backend.leave()
         except session.Left:
             has_left = True
         except BaseException as error:
@@ -155,9 +152,3 @@ class Worker:
 def _item(batch: list[Record]) -> streams.Described:
     data = encode(batch)
     return streams.Described(None, data) if len(data) <= RIDES_ALONG else streams.Described(data, None)
-
-
-def _raise_in(thread: threading.Thread, error: type[BaseException]) -> None:
-    """Raises an exception in another thread, at its next step in Python."""
-    if thread.ident is not None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))

@@ -23,6 +23,7 @@ from runtime._controllers.controller import (
     Key,
     Kill,
     Perform,
+    Restart,
     ResultOf,
     Store,
     Submit,
@@ -130,6 +131,10 @@ class SimEngine:
                 actor = self.actors.get(key)
                 if actor is not None:
                     self._after(lambda: self._die(actor, "it was killed"))
+            case Restart(key):
+                actor = self.actors.get(key)
+                if actor is not None:
+                    self._after(lambda: self._restart(actor))
             case Call():
                 self._call(effect)
             case Submit():
@@ -183,14 +188,20 @@ class SimEngine:
         elif self._happens(self.chances.actor_restarts):
 
             def restart() -> None:
-                if actor.life == life and self.actors.get(actor.key) is actor:
-                    self._lose(actor)
-                    actor.restarts += 1
-                    self._due.append(ActorLost(actor.key, "its process ended"))
-                    self._after(lambda: self._up(actor))
-                    self._doom(actor)
+                if actor.life == life:
+                    self._restart(actor)
 
             self.world.at(self.world.rng.random() * 5, restart)
+
+    def _restart(self, actor: SimActor) -> None:
+        """Its process ends, and another begins."""
+        if self.actors.get(actor.key) is not actor:
+            return
+        self._lose(actor)
+        actor.restarts += 1
+        self._due.append(ActorLost(actor.key, "its process ended"))
+        self._after(lambda: self._up(actor))
+        self._doom(actor)
 
     def _lose(self, actor: SimActor) -> None:
         actor.life += 1

@@ -16,6 +16,7 @@ from runtime.train._core.records import (
     Answered,
     Asked,
     Committed,
+    Joined,
     Record,
     Reported,
     Returned,
@@ -214,6 +215,7 @@ class TrainEngine(SimEngine):
         if getattr(actor, "left", 0) >= attempt:
             self._end(training, Returned(has_left=True))
         else:
+            self._send(training, [Joined()])
             self._next(training)
 
     def _next(self, training: Training) -> None:

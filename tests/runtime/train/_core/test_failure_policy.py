@@ -12,13 +12,14 @@ from runtime.train._core.failure_policy import Decision, FailurePolicy
         (2, "yyy", "wwg"),
         (2, "nnn", "wcg"),
         (-1, "nnny", "wccw"),
+        (-1, "jny", "ccw"),
     ],
 )
 def test_decisions(max_failures: int, progress: str, expected: str) -> None:
     policy = FailurePolicy(max_failures)
     names = {Decision.WARM: "w", Decision.COLD: "c", Decision.GIVE_UP: "g"}
-    assert "".join(names[policy.failed(each == "y")] for each in progress) == expected
+    assert "".join(names[policy.failed(each != "j", each == "y")] for each in progress) == expected
 
 
 def test_failures_of_an_earlier_controller_count() -> None:
-    assert FailurePolicy(1, failures=1).failed(True) is Decision.GIVE_UP
+    assert FailurePolicy(1, failures=1).failed(True, True) is Decision.GIVE_UP

@@ -6,6 +6,7 @@ import pytest
 
 from runtime.train._core.records import (
     Asked,
+    Joined,
     Record,
     Reported,
     Returned,
@@ -23,6 +24,7 @@ def reported(number: int, rank: int = 0, checkpoint: str = "", is_waiting: bool 
 
 def test_records_travel() -> None:
     records: list[Record] = [
+        Joined(),
         Reported(0, b"m", "c", True, b"v"),
         Uploaded(1, b"p"),
         Asked(2, "barrier", b""),

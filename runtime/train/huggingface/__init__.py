@@ -1,0 +1,1 @@
+"""Training with libraries of Hugging Face inside of a `TorchTrainer`."""
