@@ -34,8 +34,9 @@ class ExecutionOptions:
         resource_limits: what it may use. `object_store_memory` is the budget of blocks, by default an eighth of the
             cluster's object stores, shared by the data sets that this process runs at a time.
         preserve_order: whether rows come in the order of the input. If not, they come as soon as they are ready.
-        locality_with_output: no effect.
-        verbose_progress: no effect.
+        exclude_resources: CPUs and bytes of the object stores that are kept for others.
+        label_selector: labels of the nodes on which tasks and actors run. Those of a step count more.
+        locality_with_output, actor_locality_enabled, verbose_progress: no effect.
     """
 
     resource_limits: ExecutionResources = field(default_factory=ExecutionResources)
@@ -44,6 +45,7 @@ class ExecutionOptions:
     locality_with_output: bool = False
     actor_locality_enabled: bool = True
     verbose_progress: bool = False
+    label_selector: dict[str, str] | None = None
 
 
 @dataclass
@@ -60,6 +62,8 @@ class DataContext:
         retried_io_errors: parts of messages of errors of reading and writing after which it is tried again, 10 times
             with growing pauses. After errors of networks and busy servers it is anyway, 5 times.
         kept_heap_bytes: freed memory that a worker keeps for the arrays of its next batches; 0: as the C library does.
+        scheduling_strategy: of all tasks and actors, unless a step has its own; None: actors are spread over the nodes
+            by their CPUs, and tasks run where their blocks are.
         local_bytes_per_core: relational plans whose input is smaller run in this process; 0: never.
     """
 

@@ -175,7 +175,7 @@ class Compiler:
         if target_bytes is None:
             target_bytes = self.target_bytes if finish is None else self._exchange_bytes
         program = Program(name, steps, target_bytes, finish, self._context.kept_heap_bytes)
-        options = dict(compute.options)
+        options = self._options(compute)
         if compute.pool is not None:
             return Stage(
                 name,
@@ -194,14 +194,25 @@ class Compiler:
         spec = TaskSpec(_task(), options, cpus or 1.0, compute.most, program=ResultOf(key))
         return Stage(name, inputs, spec, self._first_bytes, seeds=seeds)
 
+    def _options(self, compute: Compute) -> dict[str, Any]:
+        """Those of a step, and those that the context has for all tasks and actors."""
+        options = dict(compute.options)
+        if self._context.scheduling_strategy is not None:
+            options.setdefault("scheduling_strategy", self._context.scheduling_strategy)
+        labels = self._context.execution_options.label_selector
+        if labels:
+            options["label_selector"] = {**labels, **(options.get("label_selector") or {})}
+        return options
+
     def _group(self, name: str, program: Program, compute: Compute) -> Group:
         pool = compute.pool
         assert pool is not None
         most = placement.most_actors(self._facts, compute, self._kept_cpus)
+        is_placed = placement.is_placed(self._options(compute))
 
         def options_of(number: int) -> dict[str, Any]:
-            options = {"num_cpus": 0, **compute.options, "max_restarts": 0}  # the pool replaces them
-            if not placement.is_placed(compute.options):
+            options = {"num_cpus": 0, **self._options(compute), "max_restarts": 0}  # the pool replaces them
+            if not is_placed:
                 node_id = placement.node_of(self._facts.cpus_of, number)
                 options["scheduling_strategy"] = _near(node_id)
             return options

@@ -74,18 +74,19 @@ class Running:
     """
 
     def __init__(self, node: Node, context: DataContext, is_ordered: bool | None = None) -> None:
-        self._facts = facts()
         options = context.execution_options
+        excluded = options.exclude_resources
+        cluster = facts()
+        self._facts = sizing.without(cluster, excluded.cpu, excluded.object_store_memory)
         self._limit = options.resource_limits.object_store_memory
         with _lock:
             budget_bytes = self._budget(len(_executions) + 1)
         stages = fused(node)
-        cpus = min(self._facts.cpus, options.resource_limits.cpu or self._facts.cpus)
-        # One task more than there are CPUs waits for its turn, so that no CPU waits for a task.
+        cpus = sizing.task_slots(cluster, self._facts, options.resource_limits.cpu)
         self.execution = _Compiled(
             lambda: Compiler(context, self._facts, budget_bytes),
             lambda compiler: compiler.sink(stages, is_ordered),
-            Limits(budget_bytes, cpus + 1, context.max_errored_blocks),
+            Limits(budget_bytes, cpus, context.max_errored_blocks),
         )
         self._begin()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MIB = 1 << 20
 STORE_SHARE = 8
@@ -26,6 +26,27 @@ class Facts:
     cpus: float
     store_bytes: int
     cpus_of: Mapping[str, float] = field(default_factory=dict)
+
+
+def without(facts: Facts, cpus: float | None, store_bytes: float | None) -> Facts:
+    """What a data set sees if so much is kept for others."""
+    return replace(
+        facts,
+        cpus=max(1.0, facts.cpus - (cpus or 0.0)),
+        store_bytes=max(0, facts.store_bytes - int(store_bytes or 0)),
+    )
+
+
+def task_slots(facts: Facts, free: Facts, limit: float | None) -> float:
+    """How many CPUs the tasks of an execution may take at a time: one more than there are, so that no CPU waits for a
+    task, unless some are kept for others.
+
+    Args:
+        free: without what is kept for others.
+        limit: of the data set.
+    """
+    cpus = min(free.cpus, limit or free.cpus)
+    return cpus if cpus < facts.cpus else cpus + 1
 
 
 def budget(facts: Facts, limit: float | None, executions: int = 1) -> int:
