@@ -176,7 +176,15 @@ class RunStorage:
         return self._call(what, name, work, cancelled)
 
     def adopt(self, checkpoint: Checkpoint, name: str, rank: int) -> PartManifest:
-        """Takes a rank's files from where they are: somebody else has brought them there."""
+        """Takes a rank's files from where they are: somebody else has brought them there.
+
+        Raises:
+            TypeError: `checkpoint` is none.
+        """
+        if not isinstance(checkpoint, Checkpoint):
+            raise TypeError(
+                f"checkpoint_upload_fn must return a Checkpoint that is in the storage, not {checkpoint!r:.100}."
+            )
         self._check_name(name, "commit")
         if checkpoint._filesystem is None or checkpoint._is_local:
             given = checkpoint._given if "://" in checkpoint._given else f"file://{checkpoint._given}"

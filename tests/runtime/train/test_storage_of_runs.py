@@ -90,7 +90,8 @@ def fills(config: dict[str, Any]) -> None:
         return
     own = pathlib.Path(config["folder"])
     (own / "model").write_bytes(b"x" * 2_000_000)
-    train.report({}, checkpoint=train.Checkpoint.from_directory(own))
+    checkpoint = train.Checkpoint.from_directory(own)
+    train.report({}, checkpoint=checkpoint, checkpoint_upload_mode=train.CheckpointUploadMode.ASYNC)
 
 
 def test_a_full_disk_is_an_error_that_names_the_rank(tmp_path: pathlib.Path) -> None:
