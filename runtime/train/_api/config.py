@@ -33,15 +33,17 @@ class ScalingConfig:
     """The workers of a run.
 
     Attributes:
-        num_workers: how many. A pair is the least and the most of a run that grows and shrinks. 0: the function is
-            called in this process (local mode).
+        num_workers: how many. A pair is the least and the most of a run that grows and shrinks: it starts with as many
+            as have room, goes on with fewer where a worker is not replaced in time, and has more where there is room
+            again. 0: the function is called in this process (local mode).
         use_gpu: each worker has a GPU, unless `resources_per_worker` says how many.
         resources_per_worker: for example {"CPU": 2, "GPU": 1}. Default: a CPU, and a GPU with `use_gpu`.
         placement_strategy: of the placement group: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
         accelerator_type: the type that the nodes must have (`runtime.util.accelerators`).
         label_selector: labels that the nodes must have; a list has those of the n-th worker's node.
         trainer_resources: of the controller. Default: none.
-        elastic_resize_monitor_interval_s: seconds between looks for room for more workers.
+        elastic_resize_monitor_interval_s: seconds between looks for room for more workers; and so long, but 30 s at
+            most, an elastic run waits for the replacement of a worker.
 
     Raises:
         ValueError: a value cannot be meant.

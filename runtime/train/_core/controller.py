@@ -37,7 +37,6 @@ from runtime._controllers.controller import (
     Wait,
 )
 from runtime._controllers.members import CALLABLE, Group, MemberState
-from runtime._controllers.policies import AllOrNone
 from runtime._core.fsm import Machine
 from runtime.exceptions import RayActorError
 
@@ -47,9 +46,10 @@ from .plan import ABORT, Aborted, Failures, Keeper, Plan
 from .ranks import placed
 from .records import Answered, Asked, Committed, Joined, Message, Reported, Returned, Uploaded, Wanted, decode
 from .reports import Complete
+from .scaling_policy import Gangs, Size
 from .states import TRANSITIONS, Input, State
 
-_STARTING = (State.SCHEDULING, State.RESCHEDULING, State.RESTARTING)
+_STARTING = (State.SCHEDULING, State.RESCHEDULING, State.RESTARTING, State.RESIZING)
 _WITH_WORKERS = (*_STARTING, State.RUNNING)
 
 TAKEN = 4
@@ -66,6 +66,10 @@ STARTS = 10
 """So many processes for each worker may end before the training function runs; then the run ends."""
 
 
+REPLACE_S = 30.0
+"""How long a run whose size may change waits for the replacement of a worker at most; then it goes on with fewer."""
+
+
 class TrainController:
     """See the module. Its end is the result that the keeper makes of the run."""
 
@@ -76,8 +80,14 @@ class TrainController:
         self.latest = b""  # the latest committed checkpoint, pickled
         self._keeper = keeper
         self._policy = FailurePolicy(plan.max_failures)
+        self._size = Size(plan.least or plan.size, plan.size)
+        self._patience_s = min(REPLACE_S, plan.resize_s)
         self._generation = 0
-        self._group = self._new_group()
+        self._group, self._gangs = self._new_group(plan.size)
+        self._looks = 0  # for room; the last is under way if `_is_looking`
+        self._is_looking = False
+        self._waits = 0  # for workers; the last is over if `_has_waited`
+        self._has_waited = False
         self._restarts: dict[Key, int] = {}  # of the members, as the last `ActorUp` told
         self._needed: dict[Key, int] = {}  # restarts after which a member that died is there again
         self._lost_starts = 0  # processes that ended since the training function ran last
@@ -132,6 +142,14 @@ class TrainController:
                 effects.append(Sleep(("end", attempt.number), END_S))
             case TimerFired(("end", attempt.number)) if attempt.active:
                 effects += self._cold(now)
+            case Done(("room", number), int(room)) if number == self._looks:
+                effects += self._found(room, now)
+            case Failed(("room", number), error) if number == self._looks:
+                effects += self._give_up(error, now)
+            case TimerFired(("replace", self._waits)):
+                effects += self._waited(now)
+            case TimerFired("resize"):
+                effects += self._monitor(now)
             case Done(("tell" | "leave" | "rendezvous" | "stack", *_) as key):
                 effects.append(Forget(key))
             case Requested(number, what):
@@ -140,9 +158,10 @@ class TrainController:
                 effects += self._overdue(wait, now)
             case ActorUp(key, restarts=restarts):
                 self._restarts[key] = restarts
-            case ActorLost(key) if key in self._group.members:
+            case ActorLost(key) if key in self._group.members and self.machine.state in _STARTING:
                 self._lost_starts += 1
-        if self.machine.state in _WITH_WORKERS and not isinstance(event, Begin):
+        is_created = bool(self._group.members) or not self._is_looking
+        if self.machine.state in _WITH_WORKERS and is_created:
             effects += self._group.step(event, now)
             failure = self._group.failure
             if self._lost_starts >= STARTS * self.plan.size:
@@ -157,6 +176,8 @@ class TrainController:
         if self._queue:
             waits.append(Wait("keeper", f"the run's folder: {self._queue[0].key}", self._state_s))
         if state in _STARTING:
+            if self._is_looking:
+                waits.append(Wait("room", "how many workers have room", self._state_s))
             waits += attempt.leaves(self._state_s)
             waits += attempt.preparations(self._state_s)
             waits += self._group.waiting_for()
@@ -172,10 +193,15 @@ class TrainController:
 
     # ------------------------------------------------------------ workers
 
-    def _new_group(self) -> Group:
+    def _new_group(self, size: int) -> tuple[Group, Gangs]:
         self._generation += 1
         spec = msgspec.structs.replace(self.plan.workers, name=f"{self.plan.workers.name}-{self._generation}")
-        return Group(spec, AllOrNone(self.plan.size, failures=-1))
+        gangs = Gangs(size)
+        return Group(spec, gangs), gangs
+
+    def _create(self, size: int, now: float) -> list[Effect]:
+        self._group, self._gangs = self._new_group(size)
+        return [*self._group.step(Begin(), now), *self._wait_for_workers()]
 
     def _go_on(self, now: float) -> list[Effect]:
         """What is possible now: the next attempt, or the end."""
@@ -192,7 +218,7 @@ class TrainController:
             return effects
         if self.machine.state is State.SHUTTING_DOWN:
             effects += self._keep(Perform("close", self._keeper.close, (self._end, self._value)))
-        elif self.machine.state in _STARTING and not attempt.is_preparing and self._all_are_up():
+        elif self.machine.state in _STARTING and not attempt.is_preparing and self._enough_are_up():
             # It begins from the last checkpoint of the one before.
             effects += self._prepare(now)
         return effects
@@ -205,14 +231,18 @@ class TrainController:
             if key in self._group.members and self._restarts.get(key, 0) < count
         ]
 
-    def _all_are_up(self) -> bool:
-        return len(self._group.in_state(*CALLABLE)) == self.plan.size and not self._missing()
+    def _ready(self) -> list[Key]:
+        missing = self._missing()
+        return [member.key for member in self._group.in_state(*CALLABLE) if member.key not in missing]
+
+    def _enough_are_up(self) -> bool:
+        return self._size.is_enough(len(self._ready()), len(self._group.members), self._has_waited)
 
     def _prepare(self, now: float) -> list[Effect]:
         """Begins an attempt: ranks, the place to meet, the shards of the data sets."""
-        members = self._group.members
-        order = [key for key in self.attempt.workers if key in members]
-        order += [key for key in members if key not in order]
+        members, ready = self._group.members, self._ready()
+        order = [key for key in self.attempt.workers if key in ready]
+        order += [key for key in ready if key not in order]
         places = placed([members[key].node_id for key in order])
         workers = [order[place.worker] for place in places]
         missing = ["rendezvous"] if self.plan.has_rendezvous else []
@@ -238,7 +268,7 @@ class TrainController:
             return []
         attempt.is_preparing = False
         is_same = attempt.restarts == [self._restarts.get(key, 0) for key in attempt.workers]
-        if not is_same or not self._all_are_up():
+        if not is_same or not {*attempt.workers} <= {*self._ready()}:
             return []  # where the ranks meet may be gone: all of it once more
         self._lost_starts = 0
         self._move(Input.STARTED, now)
@@ -260,6 +290,66 @@ class TrainController:
         self._is_gone(0)  # before the training function ran: no failure of it
         self.attempt.is_preparing = False
         return []
+
+    # ------------------------------------------------------------ size
+
+    def _look_for_room(self) -> list[Effect]:
+        if self._is_looking or self.plan.room_for is None:
+            return []
+        self._is_looking = True
+        self._looks += 1
+        return [Perform(("room", self._looks), self.plan.room_for)]
+
+    def _found(self, room: int, now: float) -> list[Effect]:
+        """So many more workers have room."""
+        self._is_looking = False
+        state, members = self.machine.state, len(self._group.members)
+        if state in (State.SCHEDULING, State.RESCHEDULING) and not members:
+            return self._create(self._size.first(room), now)
+        if state is State.RUNNING and self._size.more(members, room):
+            self._gangs.add(self._size.more(members, room))
+            return self._group.adjust(0, now)
+        return []
+
+    def _wait_for_workers(self) -> list[Effect]:
+        """From now on, for a while."""
+        self._waits += 1
+        self._has_waited = False
+        return [Sleep(("replace", self._waits), self._patience_s)] if self._size.is_elastic else []
+
+    def _waited(self, now: float) -> list[Effect]:
+        """Some workers are not there in time: it goes on with fewer, which may be others if none is there."""
+        self._has_waited = True
+        if self.machine.state not in _STARTING or self._enough_are_up():
+            return []
+        if len(self._group.members) <= self._size.least:
+            return []  # it needs all of them
+        if self.attempt.active:
+            return [Sleep(("replace", self._waits), self._patience_s)]
+        effects: list[Effect] = [*self._group.end(now)]
+        return [*effects, *self._create(self._size.least, now)]
+
+    def _monitor(self, now: float) -> list[Effect]:
+        """Looks now and then whether there can be more workers."""
+        effects: list[Effect] = [Sleep("resize", self.plan.resize_s)]
+        if self.machine.state is State.RUNNING:
+            effects += self._resize(now)
+            if len(self._group.members) < self._size.most:
+                effects += self._look_for_room()
+        return effects
+
+    def _resize(self, now: float) -> list[Effect]:
+        """Has all workers begin together, if there are more of them than run the training function."""
+        attempt = self.attempt
+        more = {*self._ready()} - {*attempt.workers}
+        if not more or attempt.returned or attempt.is_leaving or self.machine.state is not State.RUNNING:
+            return []
+        starting = self._group.in_state(MemberState.STARTING)
+        if any(now - member.since_s < self._patience_s for member in starting):
+            return []  # rather once for all of them
+        effects = [*self._leave(now), *self._wait_for_workers()]
+        self._move(Input.RESIZE, now)
+        return effects
 
     # ------------------------------------------------------------ records
 
@@ -359,13 +449,18 @@ class TrainController:
                 self.latest = value.checkpoint
                 self._policy.failures = value.failures
                 self._move(Input.OPENED, now)
-                effects += self._group.step(Begin(), now)
+                effects += (
+                    self._look_for_room() if self._size.is_elastic else self._create(self.plan.size, now)
+                )
+                if self._size.is_elastic:
+                    effects.append(Sleep("resize", self.plan.resize_s))
             case "keep":
                 self.latest = value.checkpoint
                 batch = done.args[0]
                 attempt.committed = batch[-1].number + 1
                 if any(report.checkpoint for report in batch):
                     effects += self._tell_all(Committed(attempt.committed, self.latest))
+                    effects += self._resize(now)  # now it costs least
                 effects += self._keep_complete()
                 effects += self._answer_wanted()
             case ("list", attempt.number, int(rank), int(number)):
@@ -413,7 +508,7 @@ class TrainController:
                 self._end = Failures(f"The training function failed on rank {rank}", attempt.errors)
                 self._move(Input.OVER, now)
             case Decision.WARM:
-                effects += self._leave(now)
+                effects += [*self._leave(now), *self._wait_for_workers()]
                 self._move(Input.WARM_RESTART, now)
             case Decision.COLD:
                 attempt.is_leaving = True
@@ -438,9 +533,9 @@ class TrainController:
         self.attempt.is_preparing = False
         if self.machine.state is State.SHUTTING_DOWN:
             return effects
-        self._group = self._new_group()
+        size = self._size.first(len(self._group.members)) if self._size.is_elastic else self.plan.size
         self._move(Input.COLD_RESTART, now)
-        return [*effects, *self._group.step(Begin(), now)]
+        return [*effects, *self._create(size, now)]
 
     def _give_up(self, error: BaseException, now: float) -> list[Effect]:
         """Ends the run with an error."""

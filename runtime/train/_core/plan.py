@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -52,7 +52,10 @@ class Plan(msgspec.Struct, frozen=True):
 
     Attributes:
         workers: of the group.
-        size: the number of workers.
+        size: the number of workers; the most of a run that grows and shrinks.
+        least: of such a run; 0: its size does not change.
+        room_for: called in a thread: for how many workers more there is room now; for a run that grows.
+        resize_s: how often it is called; and so long, but 30 s at most, such a run waits for a worker's replacement.
         max_failures: see `FailurePolicy`.
         has_rendezvous: rank 0 says where the ranks meet before they begin.
         shards_of: called with the nodes of the ranks, in a thread: what each rank gets of the data sets; None: nothing.
@@ -61,6 +64,9 @@ class Plan(msgspec.Struct, frozen=True):
 
     workers: GroupSpec
     size: int
+    least: int = 0
+    room_for: Callable[[], int] | None = None
+    resize_s: float = 60.0
     max_failures: int = 0
     has_rendezvous: bool = False
     shards_of: Any = None

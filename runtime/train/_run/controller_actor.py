@@ -17,6 +17,7 @@ from runtime._extension import workers
 from runtime.train._core.controller import TrainController
 from runtime.train._core.plan import ABORT, Plan
 from runtime.train._run.keeper import RunKeeper
+from runtime.train._run.room import Room
 from runtime.train._run.worker import Setup, Worker
 
 if TYPE_CHECKING:
@@ -86,11 +87,20 @@ def _plan(job: Job, keeper: RunKeeper) -> Plan:
     return Plan(
         workers=group,
         size=scaling.most_workers,
+        least=scaling.num_workers[0] if isinstance(scaling.num_workers, tuple) else 0,
+        room_for=_room(job).now,
+        resize_s=scaling.elastic_resize_monitor_interval_s,
         max_failures=job.run.failure_config.max_failures,
         has_rendezvous=job.backend.has_rendezvous,
         shards_of=shards_of,
         stall_s=job.report_timeout_s,
     )
+
+
+def _room(job: Job) -> Room:
+    scaling = job.scaling
+    selector = scaling.label_selector if isinstance(scaling.label_selector, Mapping) else {}
+    return Room(scaling.bundle, selector, scaling.placement_strategy, scaling.most_workers)
 
 
 def _options(job: Job, bundle: Mapping[str, float]) -> dict[str, Any]:

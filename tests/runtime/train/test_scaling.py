@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pathlib
+import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 
 from runtime import train
 from runtime.train._api.trainer import DataParallelTrainer
+from tests.polling import eventually
 from tests.under_test import NAME, ray
 
 
@@ -21,7 +25,7 @@ def cluster(no_leaks: None) -> Iterator[Any]:
     )
     try:
         made.add_node(num_cpus=2, labels={"zone": "west"}, resources={"accelerator_type:A100": 1})
-        made.add_node(num_cpus=2, labels={"zone": "east"}, resources={"licence": 2})
+        made.east = made.add_node(num_cpus=2, labels={"zone": "east"}, resources={"licence": 2})
         ray.init(address=made.address)
         made.wait_for_nodes()
         yield made
@@ -36,6 +40,12 @@ def fit(folder: pathlib.Path, function: Any, **scaling: Any) -> Any:
         scaling_config=train.ScalingConfig(**scaling),
         run_config=train.RunConfig(storage_path=str(folder)),
     ).fit()
+
+
+@ray.remote
+class Blocker:
+    def ready(self) -> None:
+        pass
 
 
 def zone() -> str:
@@ -56,3 +66,77 @@ def test_workers_are_where_they_are_wanted(
     cluster: Any, tmp_path: pathlib.Path, scaling: dict[str, Any], expected: str
 ) -> None:
     assert fit(tmp_path, zone, **scaling).return_value == expected
+
+
+def counts(config: dict[str, Any]) -> int:
+    """Ends when it runs on three workers; counts the processes that have been in a run."""
+    context = train.get_context()
+    folder = pathlib.Path(config["folder"])
+    (folder / f"{os.getpid()}-{context.get_world_size()}").touch()
+    step = 0
+    while context.get_world_size() < 3:
+        (folder / "running").touch()
+        train.report({"step": step})
+        time.sleep(0.02)
+    return context.get_world_size()
+
+
+def test_a_run_grows_when_there_is_room_and_its_workers_keep_their_processes(
+    cluster: Any, tmp_path: pathlib.Path
+) -> None:
+    blocker = Blocker.options(num_cpus=2, label_selector={"zone": "east"}).remote()
+    ray.get(blocker.ready.remote())
+    marks = tmp_path / "marks"
+    marks.mkdir()
+
+    def release() -> None:
+        assert eventually(lambda: (marks / "running").exists())
+        ray.kill(blocker)
+
+    releasing = threading.Thread(target=release)
+    releasing.start()
+    result = DataParallelTrainer(
+        counts,
+        train_loop_config={"folder": str(marks)},
+        scaling_config=train.ScalingConfig(num_workers=(1, 3), elastic_resize_monitor_interval_s=0.2),
+        run_config=train.RunConfig(storage_path=str(tmp_path / "runs")),
+    ).fit()
+    releasing.join()
+    assert result.return_value == 3
+    seen = [name.name.split("-") for name in marks.glob("*-*")]
+    before = {pid for pid, size in seen if size == "2"}
+    after = {pid for pid, size in seen if size == "3"}
+    assert len(before) == 2
+    assert len(after) == 3
+    assert before < after
+
+
+def until_alone(config: dict[str, Any]) -> int:
+    """Ends when it has become the only rank."""
+    size = train.get_context().get_world_size()
+    pathlib.Path(config["folder"], f"of-{size}").touch()
+    while size == 2:
+        train.report({"size": size})
+        time.sleep(0.02)
+    return size
+
+
+def test_a_run_goes_on_with_fewer_workers_when_a_node_is_gone(cluster: Any, tmp_path: pathlib.Path) -> None:
+    def remove() -> None:
+        assert eventually(lambda: (tmp_path / "of-2").exists())
+        cluster.remove_node(cluster.east, allow_graceful=False)
+
+    removing = threading.Thread(target=remove)
+    removing.start()
+    result = DataParallelTrainer(
+        until_alone,
+        train_loop_config={"folder": str(tmp_path)},
+        scaling_config=train.ScalingConfig(
+            num_workers=(1, 2), resources_per_worker={"CPU": 2}, elastic_resize_monitor_interval_s=0.5
+        ),
+        run_config=train.RunConfig(
+            storage_path=str(tmp_path / "runs"), failure_config=train.FailureConfig(max_failures=1)
+        ),
+    ).fit()
+    removing.join()
+    assert result.return_value == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -136,7 +137,7 @@ def test_quiet_runs_finish() -> None:
 
 
 def test_runs_finish_though_functions_fail_and_workers_die() -> None:
-    for seed in range(150):
+    for seed in range(100):
         program = Program(fails=0.01, dies=0.02, leaves_late=0.2)
         chances = Chances(call_fails=0.05, actor_dies=0.1, actor_restarts=0.2)
         ran = run(seed, program, chances)
@@ -189,6 +190,50 @@ def test_a_run_can_be_aborted_at_any_time() -> None:
         ran = run(seed, Program(dies=0.02), Chances(actor_restarts=0.2), abort_after_s=0.1 + seed * 0.5)
         assert isinstance(ran.result, Aborted) or ran.result[0] is None
         assert ran.controller.machine.state in (State.ABORTED, State.FINISHED)
+
+
+def test_runs_grow_where_there_is_room_and_shrink_where_workers_do_not_come_back() -> None:
+    grown = shrunk = 0
+    for seed in range(40):
+        program = Program(steps=40, fails=0.005, dies=0.02, restarts_late_s=500.0)
+        rooms = Events(seed).rng
+        ran = run(
+            seed,
+            program,
+            Chances(call_fails=0.02, actor_restarts=0.1, actor_dies=0.02),
+            size=4,
+            least=2,
+            room_for=lambda rooms=rooms: rooms.choice((0, 0, 1, 2, 5)),
+            resize_s=5.0,
+        )
+        check_finished(ran, 40)
+        check_nothing_is_lost(ran)
+        sizes = [one.place.world_size for one in sorted(ran.engine.all, key=lambda one: one.attempt)]
+        assert {*sizes} <= {2, 3, 4}
+        pairs = [*pairwise(sizes)]
+        grown += any(before < after for before, after in pairs)
+        shrunk += any(before > after for before, after in pairs)
+    assert grown > 5
+    assert shrunk > 5
+
+
+def test_those_who_are_there_keep_their_processes_and_ranks_when_a_run_grows() -> None:
+    untouched = 0
+    for seed in range(10):
+        ran = run(
+            seed, Program(steps=200, leaves_late=0.0), size=4, least=2, room_for=lambda: 2, resize_s=30.0
+        )
+        check_finished(ran, 200)
+        first, last = (
+            {one.actor.key: one.place.rank for one in ran.engine.all if one.attempt == n} for n in (1, 2)
+        )
+        assert len(last) == 4
+        assert ran.controller.attempt.number == 2
+        untouched += not any(actor.restarts for actor in ran.engine.actors.values())
+        if seed % 3 == 0:  # one node
+            assert first.items() <= last.items()
+        assert first.keys() <= last.keys()
+    assert untouched > 5  # in the others a rank was slow to leave
 
 
 def test_a_seed_is_a_run() -> None:

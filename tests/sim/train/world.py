@@ -46,6 +46,7 @@ class Program:
     returns_early: bool = False
     hangs: bool = False
     leaves_late: float = 0.05
+    restarts_late_s: float = 20.0
     large: float = 0.2
 
     def does(self, what: str, step: int, chance: float) -> bool:
@@ -329,7 +330,7 @@ class TrainEngine(SimEngine):
         actor.restarts += 1
         # What is known first, the end of the process or of its calls, is chance.
         self._due.append(ActorLost(actor.key, "its process ended"))
-        restarted_s = self.world.rng.choice((0.0, 20.0)) + self.world.delay_s(1.0)
+        restarted_s = self.world.rng.choice((0.0, self.program.restarts_late_s)) + self.world.delay_s(1.0)
         self.world.at(restarted_s, lambda: self._up(actor))
 
     # ------------------------------------------------------------ the stream
