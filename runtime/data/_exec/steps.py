@@ -82,6 +82,15 @@ def task_number(order: tuple[int, ...]) -> int:
     return int.from_bytes(digest, "little") % (1 << 29) + (1 << 29)
 
 
+def file_number(order: tuple[int, ...]) -> int:
+    """A task's own number for the names of its files, which sort as the places of tasks do: six digits for each level,
+    and a leading 1 where there are several levels, so that leading zeros are not lost."""
+    number = 1 if len(order) > 1 else 0
+    for each in order:
+        number = number * 1_000_000 + each
+    return number
+
+
 def _brief(schema: pa.Schema) -> str:
     return ", ".join(f"{each.name}: {each.type}" for each in schema)
 
@@ -193,10 +202,7 @@ class _Written:
                 seen[1] += table.nbytes
                 yield table
 
-        index = 0
-        for each in attempt.order:
-            index = index * 1_000_000 + each
-        result = self.sink.write(counted(), TaskContext(index, self.name))
+        result = self.sink.write(counted(), TaskContext(file_number(attempt.order), self.name))
         packed = cloudpickle.dumps(result)
         yield pa.table(
             {"rows": [seen[0]], "bytes": [seen[1]], "result": pa.array([packed], pa.large_binary())}

@@ -6,7 +6,7 @@ import itertools
 
 import pyarrow as pa
 
-from runtime.data._exec.steps import Attempt, step_of, task_number
+from runtime.data._exec.steps import Attempt, file_number, step_of, task_number
 from runtime.data._plan import nodes
 from runtime.data.expressions import col, lit, monotonically_increasing_id, random
 
@@ -57,3 +57,10 @@ def test_numbers_of_tasks() -> None:
     assert len(set(numbers[3:])) == 380
     assert all(0 <= number < 2**30 for number in numbers)
     assert numbers[3:] == [task_number(order) for order in orders[3:]]
+
+
+def test_numbers_of_files_sort_as_their_tasks_do() -> None:
+    orders = [(0, 0, 0), (0, 0, 12), (0, 3), (1, 0), (2, 0, 5), (10, 0)]
+    names = [f"{file_number(order):06}" for order in orders]
+    assert names == sorted(names)
+    assert [f"{file_number((task,)):06}" for task in (0, 12)] == ["000000", "000012"]
