@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas
 
 _CONFIG = "config.json"
+_END = "result.json"
 
 
 @dataclass
@@ -96,7 +97,7 @@ class Result:
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
         """The result of a run, from its folder, without the error and the returned value. The metrics are those of the
-        latest checkpoint.
+        latest checkpoint, or the last ones if there is none.
 
         Args:
             path: of the run's folder: a local path, a URI, or a path on `storage_filesystem`.
@@ -114,13 +115,14 @@ class Result:
             given = files.local_path(given)
         storage = RunStorage(*files.split(given), storage_filesystem)
         committed = storage.committed()
-        if not committed and not storage.exists():
+        config, end = storage.read(_CONFIG), storage.read(_END)
+        if not committed and not config and not end:
             raise RuntimeError(
-                f"There is no run in {files.shown(given)}: the folder does not exist, or is empty."
+                f"There is no run in {files.shown(given)}: it has neither a checkpoint with a manifest nor {_CONFIG}."
             )
-        config = storage.read(_CONFIG)
+        metrics = json.loads(end).get("metrics") if end else None
         return cls(
-            metrics=committed[-1].metrics if committed else None,
+            metrics=committed[-1].metrics if committed else metrics,
             checkpoint=committed[-1].checkpoint if committed else None,
             error=None,
             path=storage.folder,

@@ -311,15 +311,6 @@ class RunStorage:
 
         self._call("remove unfinished checkpoints of", "", work)
 
-    def exists(self) -> bool:
-        """Whether there is anything in the run's folder."""
-
-        def work(watch: Watch) -> bool:
-            own, run = self._place()
-            return bool(watch.retried(lambda: own.names(run)))
-
-        return self._call("read", "", work)
-
     def read_state(self) -> bytes:
         """What `write_state` has written; b"": nothing."""
         return self.read(_STATE)
