@@ -6,10 +6,12 @@ import contextlib
 import os
 import select
 import socket
+import threading
 
 from runtime._wire.handshake import GREETING_BYTES, PROOF_BYTES, Handshake, HandshakeError
 
 from . import frames
+from .inherited import holders
 from .memory import ReaderMemory
 from .positions import ReaderPositions
 from .shared import SharedChannel
@@ -58,9 +60,13 @@ class Forwarder:
         self._channel = channel
         self._index = index
         self._sock = sock
+        self._memory: ReaderMemory | None = None  # while it runs
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._final: int | None = None
         self._failure: bytes | None = None
+        self._lock = threading.Lock()
+        self._is_over = False
+        holders.add(self)
 
     def closed(self, final: int) -> None:
         """The writer has closed after `final` values. From any thread."""
@@ -73,28 +79,37 @@ class Forwarder:
         self._wake()
 
     def _wake(self) -> None:
-        try:
-            os.eventfd_write(self._wake_fd, 1)
-        except OSError:
-            pass  # it has ended
+        with self._lock:
+            if not self._is_over:
+                os.eventfd_write(self._wake_fd, 1)
 
     def discard(self) -> None:
         """In place of `run`: the reader was refused."""
+        holders.discard(self)
+        with self._lock:
+            self._is_over = True
+            os.close(self._wake_fd)
+
+    def close_descriptors(self) -> None:
+        """In a forked child."""
+        self._sock.close()
+        if self._memory is not None:
+            self._memory.close()
         os.close(self._wake_fd)
 
     def run(self) -> None:
         """Forwards until the reader or the channel ends."""
         why = "its process ended"
         memory = ReaderMemory(os.dup(self._channel.memory.fd), self._channel.geometry, self._index)
+        self._memory = memory
         try:
             self._forward(memory)
         except OSError as error:
             why = f"its connection broke: {error}"
         finally:
+            self.discard()
             memory.close()
             self._sock.close()
-            wake_fd, self._wake_fd = self._wake_fd, -1
-            os.close(wake_fd)
             self._channel.lost(self._index, why)
 
     def _forward(self, memory: ReaderMemory) -> None:

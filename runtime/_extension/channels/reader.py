@@ -22,9 +22,9 @@ from .errors import (
     PeerLostError,
     load_failure,
 )
+from .inherited import holders
 from .memory import PACKED, PICKLE, PLAIN, Block
 from .positions import ReaderPositions
-from .rendezvous import holders
 from .sources import Source, open_source
 from .waiting import Ready, Waiter, deadline_of
 from .writer import failure_of

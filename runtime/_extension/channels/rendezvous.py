@@ -14,8 +14,7 @@ import socket
 import struct
 import threading
 import time
-import weakref
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -24,6 +23,7 @@ from runtime._wire.handshake import HandshakeError
 from . import frames
 from .address import Place
 from .forwarding import Forwarder, prove
+from .inherited import holders
 from .shared import LocalLink, SharedChannel
 
 log = logging.getLogger("runtime")
@@ -52,15 +52,6 @@ class Welcome(msgspec.Struct, array_like=True, frozen=True):
     index: int
 
 
-class Holder(Protocol):
-    """Has descriptors that a forked child must close, so that it does not keep them open for its parent's peers."""
-
-    def close_descriptors(self) -> None:
-        """Closes them."""
-
-
-holders: weakref.WeakSet[Any] = weakref.WeakSet()
-"""What has descriptors of channels in this process."""
 _listeners: dict[Place, Listener] = {}
 _lock = threading.Lock()
 
@@ -145,6 +136,7 @@ class Listener:
                     del self.channels[channel.channel_id]
                 if not self.channels:
                     del _listeners[self._place]
+                    holders.discard(self)
                     self.close_descriptors()
                     return
 
@@ -323,16 +315,10 @@ def _welcome(channel: SharedChannel, index: int) -> bytes:
 
 
 def _forget_parent() -> None:
-    """A forked child closes its copies of the descriptors: else its parent's death would go unnoticed."""
+    """In a forked child: the threads are not there, and one of them may have held the lock."""
     global _lock
     _lock = threading.Lock()
     _listeners.clear()
-    for holder in list(holders):
-        try:
-            holder.close_descriptors()
-        except OSError:
-            pass  # closed before
-    holders.clear()
 
 
 os.register_at_fork(after_in_child=_forget_parent)

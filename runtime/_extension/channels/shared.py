@@ -170,11 +170,16 @@ class SharedChannel:
             if self._is_released or (awaited and now < self.closed_at + LINGER_S):
                 return self._is_released
             self._is_released = True
-        self.close_descriptors()
+        self._close()
         return True
 
     def close_descriptors(self) -> None:
-        """Also called in a forked child, which must not keep the channel alive."""
+        """In a forked child, or in place of all else. Does nothing if the channel was released."""
+        if not self._is_released:
+            self._is_released = True
+            self._close()
+
+    def _close(self) -> None:
         self.memory.close()
         for fd in (*self.data_fds, *self.taken_fds, self.news_fd):
             os.close(fd)

@@ -132,6 +132,8 @@ class RemoteSource:
                     self._ring(self.news_fd)
         except OSError:
             pass
+        finally:
+            self._sock.close()  # here: nobody else must get its number while this thread may still read
         with self._lock:
             self._is_over = True
         self._ring(self.news_fd)
@@ -168,11 +170,12 @@ class RemoteSource:
             self._sock.shutdown(socket.SHUT_RDWR)  # ends the thread
         except OSError:
             pass
-        self.close_descriptors()
-
-    def close_descriptors(self) -> None:
         with self._lock:
             self._is_closed = True
+            os.close(self.data_fd)
+            os.close(self.news_fd)
+
+    def close_descriptors(self) -> None:
         self._sock.close()
         os.close(self.data_fd)
         os.close(self.news_fd)

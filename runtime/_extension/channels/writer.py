@@ -194,13 +194,10 @@ class Writer:
     def close(self) -> None:
         """Writes no more. Readers take what is left and then get `ChannelClosedError`. Idempotent, from any thread;
         does not wait for readers, so that a process that ends right after it may take values along."""
-        if os.getpid() != self._pid:
-            return  # a forked child has nothing of it
+        if os.getpid() != self._pid or self._is_closed:
+            return  # a forked child has nothing of it, and what was closed has no descriptors
         self._is_closed = True
-        try:
-            os.eventfd_write(self._shared.news_fd, 1)  # ends a wait of another thread
-        except OSError:
-            return  # all was given up
+        os.eventfd_write(self._shared.news_fd, 1)  # ends a wait of another thread
         self._waiter.wake()
         with self._lock:
             self._shared.close(self._positions.written)

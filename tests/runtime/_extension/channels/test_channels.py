@@ -366,10 +366,11 @@ def test_a_wrong_secret(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_await(place: Place) -> None:
     async def main() -> None:
-        writer = create("there", ["peer"], 2, place=HERE)
-        with Peer("echo", writer.address, place) as peer:
-            address = await asyncio.to_thread(peer.hear)
-            reader = open_reader(address, "test", timeout_s=WAIT_S, place=HERE)
+        with (
+            create("there", ["peer"], 2, place=HERE) as writer,
+            Peer("echo", writer.address, place) as peer,
+            open_reader(peer.hear(), "test", timeout_s=WAIT_S, place=HERE) as reader,
+        ):
 
             async def write() -> None:
                 for number in range(40):
@@ -385,14 +386,12 @@ def test_await(place: Place) -> None:
             peer.kill()
             with pytest.raises(PeerLostError):
                 await waiting
-            writer.close()
-            reader.close()
 
     asyncio.run(main())
 
 
-def test_a_forked_child_keeps_nothing_open() -> None:
-    writer, reader = _pair()
+def test_a_forked_child_keeps_nothing_open(place: Place) -> None:
+    writer, reader = _pair(place)
     release, hold = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -409,6 +408,27 @@ def test_a_forked_child_keeps_nothing_open() -> None:
         os.waitpid(pid, 0)
     writer.close()
     reader.close()
+
+
+def test_a_forked_child_closes_nothing_that_took_the_place_of_a_channel() -> None:
+    writer, reader = _pair()
+    writer.close()
+    reader.close()
+    assert eventually(lambda: not [t for t in threading.enumerate() if "channel" in t.name])
+    pipes = [os.pipe() for _ in range(4)]  # with the numbers that the channel had
+    pid = os.fork()
+    if pid == 0:
+        try:
+            for _, end in pipes:
+                os.write(end, b"open")
+        finally:
+            os._exit(0)
+    os.waitpid(pid, 0)
+    writer.close()
+    for start, end in pipes:
+        os.close(end)
+        assert os.read(start, 100) == b"open"
+        os.close(start)
 
 
 def _links_of_channels(pid: int) -> list[str]:
