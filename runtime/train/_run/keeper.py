@@ -4,6 +4,7 @@ user's callbacks. In the controller's process, one method at a time."""
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +17,15 @@ from runtime.train._api.exceptions import ControllerError, StorageError, WorkerG
 from runtime.train._core.manifest import PartManifest
 from runtime.train._core.plan import Failures, Kept, Opened
 from runtime.train._core.reports import Complete
-from runtime.train._core.retention import best, to_delete
+from runtime.train._core.retention import best, lookup, to_delete
 from runtime.train._run.storage import RunStorage
 
 if TYPE_CHECKING:
     from runtime.train._api.checkpoint import Checkpoint
     from runtime.train._api.config import RunConfig
     from runtime.train._api.result import Result
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_PATH = "~/ray_results"
 
@@ -91,12 +94,12 @@ class RunKeeper:
             self.storage.sweep()  # of attempts that failed
         by_name = {one.name: one for one in committed}
         kept = self._run.checkpoint_config or CheckpointConfig()
-        ranked = best(
-            [(one.name, one.metrics) for one in committed],
-            kept.num_to_keep,
-            kept.checkpoint_score_attribute,
-            kept.checkpoint_score_order,
-        )
+        named = [(one.name, one.metrics) for one in committed]
+        attribute, order = kept.checkpoint_score_attribute, kept.checkpoint_score_order
+        try:
+            ranked = best(named, kept.num_to_keep, attribute, order)
+        except ValueError:  # a metric that is no number has ended the run
+            ranked = best(named, kept.num_to_keep, None, order)
         return Result(
             metrics=self._metrics,
             checkpoint=committed[-1].checkpoint if committed else self._latest,
@@ -112,11 +115,18 @@ class RunKeeper:
         checkpoint = self.storage.commit(report.checkpoint, parts, metrics)
         self._latest = checkpoint
         kept = self._run.checkpoint_config
-        if kept is not None and kept.num_to_keep is not None:
+        if kept is not None:
+            attribute, order = kept.checkpoint_score_attribute, kept.checkpoint_score_order
+            if attribute is not None and lookup(metrics, attribute) is None:
+                _log.warning(
+                    "Checkpoint %s is ranked last: its metrics lack checkpoint_score_attribute %r; they have %s.",
+                    report.checkpoint,
+                    attribute,
+                    ", ".join(sorted(map(str, metrics))) or "none",
+                )
             committed = [(one.name, one.metrics) for one in self.storage.committed()]
-            for name in to_delete(
-                committed, kept.num_to_keep, kept.checkpoint_score_attribute, kept.checkpoint_score_order
-            ):
+            best(committed[-1:], 1, attribute, order)  # raises if it is no number
+            for name in to_delete(committed, kept.num_to_keep, attribute, order):
                 self.storage.delete(name)
         return checkpoint
 
