@@ -15,7 +15,7 @@ from runtime._controllers.loop import Ended, Loop
 from runtime._controllers.members import GangSpec, GroupSpec
 from runtime._extension import workers
 from runtime.train._core.controller import TrainController
-from runtime.train._core.plan import ABORT, Plan
+from runtime.train._core.plan import ABORT, Aborted, Plan
 from runtime.train._run.keeper import RunKeeper
 from runtime.train._run.room import Room
 from runtime.train._run.worker import Setup, Worker
@@ -38,13 +38,16 @@ class ControllerActor:
         self._job: Job = cloudpickle.loads(job)
         self._loop: Loop | None = None
 
-    def run(self) -> Result:
-        """Runs it to its end."""
+    def run(self) -> Result | None:
+        """Runs it to its end. None: it was given up, and nobody waits for a result."""
         job = self._job
         keeper = RunKeeper(job.run, job.resume_from)
         controller = TrainController(_plan(job, keeper), keeper)
         self._loop = Loop(controller, ClusterEngine(), f"train run {job.run.name}", STALL_S)
-        result: Result = self._loop.run()
+        try:
+            result: Result = self._loop.run()
+        except Aborted:
+            return None
         return result
 
     def abort(self) -> None:

@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -177,6 +178,25 @@ def test_checkpoints_that_are_uploaded_later_are_all_committed(tmp_path: pathlib
     result = fit(uploads_later, tmp_path, workers=1, checkpoint_config=keep)
     assert result.metrics == {"known": [1, 2]}
     assert [metrics["step"] for _, metrics in result.best_checkpoints] == [1, 2]
+
+
+def goes_on(config: dict[str, Any]) -> None:
+    pathlib.Path(config["folder"], "begun").touch()
+    while True:
+        time.sleep(0.01)
+        train.report({"large": "x" * 100_000})
+
+
+def test_ctrl_c_gives_the_run_up(tmp_path: pathlib.Path) -> None:
+    def interrupt() -> None:
+        eventually((tmp_path / "begun").exists)
+        signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        fit(goes_on, tmp_path)
+    thread.join()
 
 
 def test_functions_of_a_training_function_say_where_they_belong() -> None:
