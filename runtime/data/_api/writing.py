@@ -77,8 +77,8 @@ class Writing(Splitting):
             options: those of all files, and arguments of `pyarrow.parquet.write_table`. Those of all files are
                 `filesystem`, `try_create_dir`, `arrow_open_stream_args`, `filename_provider`, `mode`,
                 `ray_remote_args`, `concurrency`, and how large files are: `max_rows_per_file`, `min_rows_per_file` and
-                `min_bytes_per_file`, in memory. The last two put blocks of several tasks together, which waits for
-                all blocks. They are not there for formats with a file for each row.
+                `min_bytes_per_file`, in memory. The last two put neighbouring blocks of several tasks together.
+                They are not there for formats with a file for each row.
         """
         self._write_files(
             "parquet_sink.ParquetDatasink",

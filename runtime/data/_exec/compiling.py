@@ -17,7 +17,19 @@ from runtime.data.context import DataContext
 from . import exchange, placement, reading, reslicing, sizing
 from .bundles import Bundle, Work
 from .exchange import Exchange
-from .operators import Barrier, Given, Limit, Operator, Plan, Sink, Stage, TaskSpec, Together, Union
+from .operators import (
+    Barrier,
+    ForOneFile,
+    Given,
+    Limit,
+    Operator,
+    Plan,
+    Sink,
+    Stage,
+    TaskSpec,
+    Together,
+    Union,
+)
 from .programs import Finish, Host, Program, run
 from .sizing import Facts
 from .steps import Step, step_of
@@ -79,8 +91,8 @@ class Compiler:
                 plan = reslicing.Evenly(blocks)
                 return self._planned(node.name, [self.operator(source)], plan, reslicing.OneBlock())
             case nodes.Gather(source, rows, size_bytes):
-                together = reslicing.AtLeast(rows, size_bytes)
-                return self._planned(node.name, [self.operator(source)], together, reslicing.OneBlock())
+                together = ForOneFile(node.name, self.operator(source), rows, size_bytes)
+                return self._stage(node.name, [together], [reslicing.OneBlock()], Compute())
             case nodes.Shuffle(source, seed, _, False):
                 return self._planned(
                     node.name, [self.operator(source)], reslicing.Reordered(seed), reslicing.OneBlock()

@@ -200,6 +200,9 @@ class Together(Operator):
     """Puts neighbours together until they have so many rows or bytes: one piece of work for the stage behind it. What
     belongs together depends on the bundles alone, so that it is the same if everything runs again."""
 
+    is_parked = False
+    """Whether what was gathered does not count as held."""
+
     def __init__(self, name: str, source: Operator, rows: int, size_bytes: int) -> None:
         super().__init__(name, [source])
         self.rows = rows
@@ -218,6 +221,19 @@ class Together(Operator):
         floors = [self.waiting.first.order] if len(self.waiting) else []
         floors += [self.gathered[0].order] if self.gathered else []
         return min([*floors, super().floor()])
+
+
+class ForOneFile(Together):
+    """As `Together`, until they have so many rows and so many bytes. They may be more than there is room for, so that
+    they do not count against the budget."""
+
+    is_parked = True
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what was gathered is enough."""
+        enough = sum(bundle.rows for bundle in self.gathered) >= self.rows
+        return enough and sum(bundle.size_bytes for bundle in self.gathered) >= self.size_bytes
 
 
 class Union(Operator):

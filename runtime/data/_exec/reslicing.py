@@ -65,25 +65,6 @@ class Grouped:
 
 
 @dataclass(frozen=True)
-class AtLeast:
-    """Neighbouring blocks together, until they have so many rows and bytes; the last ones may have fewer."""
-
-    rows: int
-    size_bytes: int
-
-    def __call__(self, inputs: Sequence[Sequence[Bundle]]) -> list[Work]:
-        works: list[Work] = []
-        group: list[Bundle] = []
-        for bundle in inputs[0]:
-            group.append(bundle)
-            enough = sum(each.rows for each in group) >= self.rows
-            if enough and sum(each.size_bytes for each in group) >= self.size_bytes:
-                works.append(Work((len(works),), tuple(group)))
-                group = []
-        return [*works, Work((len(works),), tuple(group))] if group else works
-
-
-@dataclass(frozen=True)
 class Reordered:
     """The same blocks in random order."""
 

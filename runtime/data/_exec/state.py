@@ -307,7 +307,11 @@ class Execution:
             if isinstance(operator, Limit):
                 self._let_through(operator, operator.waiting.pop())
             else:
-                operator.gathered.append(operator.waiting.pop())
+                bundle = operator.waiting.pop()
+                operator.gathered.append(bundle)
+                if operator.is_parked:
+                    self.ledger.park(bundle)
+                    self._release(bundle)
                 if operator.is_full:
                     self._pass_on(operator)
 
@@ -323,9 +327,8 @@ class Execution:
         gathered, together.gathered = tuple(together.gathered), []
         for target, _ in together.outputs:
             if isinstance(target, Stage) and gathered and not target.is_finished:
-                self._enqueue(target, Work(gathered[0].order, gathered))
-        for bundle in gathered:
-            self._release(bundle)
+                self._enqueue(target, Work(gathered[0].order, gathered, is_parked=together.is_parked))
+        self._let_go(Work((), gathered, is_parked=together.is_parked))
 
     def _emit(self) -> None:
         """Answers requests of the consumer."""
@@ -404,8 +407,7 @@ class Execution:
         for bundle in operator.waiting.drain():
             self._release(bundle)
         if isinstance(operator, Together):
-            for bundle in operator.gathered:
-                self._release(bundle)
+            self._let_go(Work((), tuple(operator.gathered), is_parked=operator.is_parked))
             operator.gathered = []
 
     def _plan(self, barrier: Barrier) -> None:

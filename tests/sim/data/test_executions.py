@@ -12,7 +12,17 @@ import pytest
 from runtime._controllers.controller import ResultOf
 from runtime._controllers.loop import Loop
 from runtime.data._exec.bundles import Bundle, Work
-from runtime.data._exec.operators import Barrier, Limit, Operator, Sink, Stage, TaskSpec, Together, Union
+from runtime.data._exec.operators import (
+    Barrier,
+    ForOneFile,
+    Limit,
+    Operator,
+    Sink,
+    Stage,
+    TaskSpec,
+    Together,
+    Union,
+)
 from runtime.data._exec.requests import Next
 from runtime.data._exec.state import Execution, Limits
 from tests.sim.controllers.world import Chances
@@ -52,6 +62,8 @@ class Graph:
         if kind == "together":
             rows = self.rng.randint(1, 6)
             self.gathered += rows
+            if self.with_barriers and self.rng.random() < 0.5:
+                return self._stage([ForOneFile("for one file", source, rows, 0)], places[::rows])
             return self._stage([Together("together", source, rows, 1 << 50)], places[::rows])
         if kind == "barrier" and self.with_barriers:
             return self._stage(

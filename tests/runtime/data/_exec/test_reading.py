@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 
 from runtime.data._exec import reading
-from runtime.data._exec.bundles import Bundle
 from runtime.data._exec.compiling import Compiler
-from runtime.data._exec.reslicing import AtLeast
 from runtime.data._exec.sizing import Facts
 from runtime.data._plan import nodes
 from runtime.data._plan.rules import fused
@@ -72,22 +69,3 @@ def test_steps_over_cut_blocks_have_their_own_tasks():
 def test_blocks_of_a_number_of_rows_are_worked_on_side_by_side():
     cut = nodes.Rebatch(nodes.Read(Ones()), 3)
     assert [stage.name for stage in compiled(nodes.Rename(cut, {})).inputs] == ["ReadOnes->Rebatch[3 rows]"]
-
-
-@pytest.mark.parametrize(
-    ("rows", "size_bytes", "expected"),
-    [
-        (30, 0, [30, 30, 30, 10]),
-        (1, 0, [10] * 10),
-        (0, 250, [40, 40, 20]),
-        (20, 250, [40, 40, 20]),
-        (999, 0, [100]),
-    ],
-)
-def test_neighbours_together(rows, size_bytes, expected):
-    bundles = [Bundle((i,), None, 10, 80) for i in range(10)]
-    works = AtLeast(rows, size_bytes)([bundles])
-    assert [sum(bundle.rows for bundle in work.inputs) for work in works] == expected
-    assert [bundle for work in works for bundle in work.inputs] == bundles
-    assert [work.order for work in works] == [(i,) for i in range(len(works))]
-    assert AtLeast(rows, size_bytes)([[]]) == []

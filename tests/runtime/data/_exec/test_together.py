@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.data._exec.bundles import Bundle
+from runtime._controllers.controller import Begin, Done, Item, Submit
+from runtime.data._exec.bundles import Bundle, Work
 from runtime.data._exec.compiling import _batch_rows
-from runtime.data._exec.operators import NEVER, Given, Together
+from runtime.data._exec.operators import NEVER, ForOneFile, Given, Sink, Stage, TaskSpec, Together
+from runtime.data._exec.state import Execution, Limits
 from runtime.data._plan import nodes
 from runtime.data._plan.rules import fused, optimize
 from runtime.data.dataset import Dataset
@@ -60,6 +62,37 @@ def test_rows_or_bytes_are_enough() -> None:
     assert not together.is_full
     together.gathered.append(bundle(1, 1, 1))
     assert together.is_full
+
+
+@pytest.mark.parametrize(
+    ("rows", "size_bytes", "expected"),
+    [
+        (30, 0, [30, 30, 30, 10]),
+        (1, 0, [10] * 10),
+        (0, 250, [40, 40, 20]),
+        (20, 250, [40, 40, 20]),
+        (999, 0, [100]),
+    ],
+)
+def test_files_are_written_as_soon_as_their_rows_are_there(
+    rows: int, size_bytes: int, expected: list[int]
+) -> None:
+    """Their blocks do not count against the budget."""
+    source = Stage("read", [], TaskSpec("read"), seeds=[Work((0,))])
+    files = Stage("write", [ForOneFile("for one file", source, rows, size_bytes)], TaskSpec("write"))
+    execution = Execution(lambda: Sink(files, is_ordered=True), Limits(1 << 30, 100))
+    execution.step(Begin(), 0.0)
+    (read,) = source.running
+    found: list[int] = []
+    for index in range(10):
+        effects = execution.step(Item(read, index, 80, (), {"rows": 10, "bytes": 80}), 1.0)
+        found += [sum(rows for _, rows in each.args[1]) for each in effects if isinstance(each, Submit)]
+        assert sum(found) <= 10 * (index + 1)
+        assert execution.ledger.held_bytes == 0
+    assert sum(found) > 100 - 2 * max(expected) or len(expected) == 1
+    ended = execution.step(Done(read), 2.0)
+    found += [sum(rows for _, rows in each.args[1]) for each in ended if isinstance(each, Submit)]
+    assert found == expected
 
 
 def test_the_floor_is_what_was_gathered() -> None:
