@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from runtime._controllers.controller import Key, Wait
+from runtime.exceptions import ActorDiedError, RayActorError
 
 from .ranks import Place
 from .records import Wanted
@@ -89,6 +90,11 @@ class Attempt:
         """How many ranks are connected with the others."""
         self.returned: dict[int, bytes] = {}
         self.errors: dict[int, BaseException] = {}
+        self.untold_failures = 0
+        """The number of failures with this attempt's, if the keeper was not told of it yet; else 0."""
+        self.is_ended = False
+        """The processes of ranks that had not left were ended."""
+        self._ends: dict[int, str] = {}  # why processes have ended
         self.ledger = Ledger(len(places))
         self.inboxes = [Inbox() for _ in places]
         self.wanted: list[tuple[int, Wanted]] = []
@@ -99,6 +105,29 @@ class Attempt:
             int, float
         ] = {}  # when a rank began to wait for others, and the last report was complete
         self._completed = 0
+
+    def process_ended(self, worker: Key, reason: str) -> None:
+        """The process of a worker has ended, and the cluster knows why."""
+        if worker in self.workers and not self.is_ended:
+            rank = self.workers.index(worker)
+            self._ends.setdefault(rank, reason)
+            self._explain(rank)
+
+    def failed(self, rank: int, error: BaseException) -> None:
+        """A rank has failed. The first error of each counts."""
+        self.errors.setdefault(rank, error)
+        self._explain(rank)
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether it is known why processes have ended."""
+        return all(
+            rank in self._ends for rank, error in self.errors.items() if isinstance(error, RayActorError)
+        )
+
+    def _explain(self, rank: int) -> None:
+        if rank in self._ends and isinstance(self.errors.get(rank), RayActorError):
+            self.errors[rank] = ActorDiedError(ended(self._ends[rank]))
 
     def has(self, what: str, value: object) -> None:
         """Something that was missing is there."""
@@ -154,3 +183,18 @@ class Attempt:
             Wait(("leaves", rank), f"rank {rank} to leave the training function", since_s)
             for rank in sorted(self.active)
         ]
+
+
+def ended(reason: str) -> str:
+    """A sentence of a process that has ended.
+
+    Args:
+        reason: as the cluster gives it.
+    """
+    _, _, exit_reason = reason.rpartition("Worker unexpectedly exits: ")
+    exit_reason = exit_reason.rstrip(".")
+    if exit_reason.startswith("killed"):
+        return f"Its process was {exit_reason}."
+    if exit_reason.startswith("exit code"):
+        return f"Its process ended with {exit_reason}."
+    return f"Its process has ended: {exit_reason}."

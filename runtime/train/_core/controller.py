@@ -62,6 +62,8 @@ STACKS_S = 5.0
 """How long the stacks of the ranks are waited for, when they are wanted for an error."""
 REPLACED_S = 60.0
 """How long a worker whose calls fail may take to be dead; then all are started anew."""
+EXPLAINED_S = 5.0
+"""How long it may take until it is known why a process has ended."""
 STARTS = 10
 """So many processes for each worker may end before the training function runs; then the run ends."""
 
@@ -138,6 +140,7 @@ class TrainController:
             case TimerFired(("stacks", attempt.number)):
                 effects += self._stack(None, "", now)
             case TimerFired(("leave", attempt.number)) if attempt.active:
+                attempt.is_ended = True
                 effects += [Restart(attempt.workers[rank]) for rank in sorted(attempt.active)]
                 effects.append(Sleep(("end", attempt.number), END_S))
             case TimerFired(("end", attempt.number)) if attempt.active:
@@ -158,8 +161,12 @@ class TrainController:
                 effects += self._overdue(wait, now)
             case ActorUp(key, restarts=restarts):
                 self._restarts[key] = restarts
-            case ActorLost(key) if key in self._group.members and self.machine.state in _STARTING:
-                self._lost_starts += 1
+            case ActorLost(key, reason) if key in self._group.members:
+                self._lost_starts += self.machine.state in _STARTING
+                attempt.process_ended(key, reason)
+                effects += self._tell_failure(attempt.is_explained)
+            case TimerFired(("explained", attempt.number)):
+                effects += self._tell_failure(True)
         is_created = bool(self._group.members) or not self._is_looking
         if self.machine.state in _WITH_WORKERS and is_created:
             effects += self._group.step(event, now)
@@ -189,6 +196,8 @@ class TrainController:
             waits += attempt.waits(self._state_s, None if attempt.is_leaving else self.plan.stall_s)
         elif state is State.SHUTTING_DOWN:
             waits += attempt.leaves(self._state_s)
+            if attempt.untold_failures:
+                waits.append(Wait("explained", "the cluster to say why a process has ended", self._state_s))
         return waits
 
     # ------------------------------------------------------------ workers
@@ -216,6 +225,10 @@ class TrainController:
                 self._move(Input.OVER, now)
         if attempt.active or self._queue or self._complete:
             return effects
+        if attempt.untold_failures:
+            # Workers that start anew say why earlier ones have ended, so that only the end may have to wait for that.
+            is_time = self.machine.state in _STARTING and self._enough_are_up()
+            return [*effects, *self._tell_failure(is_time)]
         if self.machine.state is State.SHUTTING_DOWN:
             effects += self._keep(Perform("close", self._keeper.close, (self._end, self._value)))
         elif self.machine.state in _STARTING and not attempt.is_preparing and self._enough_are_up():
@@ -492,20 +505,22 @@ class TrainController:
         attempt = self.attempt
         if isinstance(error, RayActorError):
             self._is_gone(rank)
-        if attempt.is_leaving and isinstance(error, RayActorError):
-            return []  # it was ended because it did not leave; at least it is not why the run failed
+        if attempt.is_ended and isinstance(error, RayActorError):
+            return []  # it was ended because it did not leave
         is_first = not attempt.errors and not attempt.is_leaving
-        attempt.errors.setdefault(rank, error)
+        attempt.failed(rank, error)
         attempt.is_preparing = False
         if not is_first:
             return []
         decision = self._policy.failed(attempt.has_joined, attempt.ledger.completed > 0)
-        failed = (self._policy.failures, dict(attempt.errors))
-        effects = self._keep(Perform("failed", self._keeper.failed, failed))
+        attempt.untold_failures = self._policy.failures
+        effects = self._tell_failure(attempt.is_explained)
+        if attempt.untold_failures:
+            effects.append(Sleep(("explained", attempt.number), EXPLAINED_S))
         match decision:
             case Decision.GIVE_UP:
                 effects += self._leave(now)
-                self._end = Failures(f"The training function failed on rank {rank}", attempt.errors)
+                self._end = Failures("The training function has failed.", attempt.errors)
                 self._move(Input.OVER, now)
             case Decision.WARM:
                 effects += [*self._leave(now), *self._wait_for_workers()]
@@ -514,6 +529,15 @@ class TrainController:
                 attempt.is_leaving = True
                 effects += self._cold(now)
         return effects
+
+    def _tell_failure(self, is_time: bool) -> list[Effect]:
+        """Has the keeper note the attempt's failure, once it is known why processes have ended."""
+        attempt = self.attempt
+        if not attempt.untold_failures or not is_time:
+            return []
+        failed = (attempt.untold_failures, dict(attempt.errors))
+        attempt.untold_failures = 0
+        return self._keep(Perform("failed", self._keeper.failed, failed))
 
     def _leave(self, now: float) -> list[Effect]:
         attempt = self.attempt
@@ -531,6 +555,7 @@ class TrainController:
         effects: list[Effect] = list(self._group.end(now))
         self._needed.clear()
         self.attempt.is_preparing = False
+        self.attempt.is_ended = True
         if self.machine.state is State.SHUTTING_DOWN:
             return effects
         size = self._size.first(len(self._group.members)) if self._size.is_elastic else self.plan.size

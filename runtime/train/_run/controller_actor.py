@@ -17,6 +17,7 @@ from runtime._extension import workers
 from runtime.train._core.controller import TrainController
 from runtime.train._core.plan import ABORT, Aborted, Plan
 from runtime.train._run.keeper import RunKeeper
+from runtime.train._run.records import config_of
 from runtime.train._run.room import Room
 from runtime.train._run.worker import Setup, Worker
 
@@ -41,7 +42,7 @@ class ControllerActor:
     def run(self) -> Result | None:
         """Runs it to its end. None: it was given up, and nobody waits for a result."""
         job = self._job
-        keeper = RunKeeper(job.run, job.resume_from)
+        keeper = RunKeeper(job.run, job.resume_from, config_of(job))
         controller = TrainController(_plan(job, keeper), keeper)
         self._loop = Loop(controller, ClusterEngine(), f"train run {job.run.name}", STALL_S)
         try:

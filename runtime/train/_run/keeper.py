@@ -13,11 +13,13 @@ import msgspec
 import runtime
 from runtime import cloudpickle
 from runtime.train._api.callbacks import TrainRunContext
-from runtime.train._api.exceptions import ControllerError, StorageError, WorkerGroupError
+from runtime.train._api.exceptions import StorageError
 from runtime.train._core.manifest import PartManifest
-from runtime.train._core.plan import Failures, Kept, Opened
+from runtime.train._core.plan import Kept, Opened
 from runtime.train._core.reports import Complete
 from runtime.train._core.retention import best, lookup, to_delete
+from runtime.train._run import failures as why
+from runtime.train._run.records import RunRecords
 from runtime.train._run.storage import RunStorage
 
 if TYPE_CHECKING:
@@ -42,13 +44,18 @@ class RunKeeper:
     Args:
         run: the run's configuration, with its name.
         resume_from: the latest checkpoint while the run has none of its own.
+        config: what the run's folder says of its configuration.
     """
 
-    def __init__(self, run: RunConfig, resume_from: Checkpoint | None) -> None:
+    def __init__(
+        self, run: RunConfig, resume_from: Checkpoint | None, config: Mapping[str, Any] | None = None
+    ) -> None:
         self.storage = RunStorage(run.storage_path or DEFAULT_PATH, run.name or "", run.storage_filesystem)
         self._run = run
         self._context = TrainRunContext(run)
         self._latest = resume_from
+        self._config = config or {}
+        self._records = RunRecords(self.storage)
         self._state = _State()
         self._metrics: dict[str, Any] | None = None  # the last of rank 0
 
@@ -57,6 +64,7 @@ class RunKeeper:
         state = self.storage.read_state()
         if state:
             self._state = msgspec.json.decode(state, type=_State)
+        self._records.begin(self._config)
         committed = self.storage.committed()
         if committed:
             self._latest = committed[-1].checkpoint
@@ -68,15 +76,18 @@ class RunKeeper:
             metrics = [cloudpickle.loads(one) for one in report.metrics]
             checkpoint = self._commit(report, metrics[0]) if report.parts else None
             self._metrics = metrics[0]
+            self._records.add(report.number, metrics, report.checkpoint, self._state.failures)
             for callback in self._run.callbacks or ():
                 callback.after_report(self._context, metrics, checkpoint)
+        self._records.flush()
         return Kept(self._packed_latest())
 
     def failed(self, failures: int, errors: Mapping[int, BaseException]) -> None:
         self._state.failures = failures
         self.storage.write_state(msgspec.json.encode(self._state))
+        _log.warning("train run %s: failure %d: %s", self._run.name, failures, why.summary(errors))
         for callback in self._run.callbacks or ():
-            callback.after_exception(self._context, _by_rank(errors))
+            callback.after_exception(self._context, why.by_rank(errors))
 
     def fetch(self, batch: Any) -> bytes:
         value: bytes = runtime.get(batch)
@@ -100,10 +111,13 @@ class RunKeeper:
             ranked = best(named, kept.num_to_keep, attribute, order)
         except ValueError:  # a metric that is no number has ended the run
             ranked = best(named, kept.num_to_keep, None, order)
+        failure = why.failure(error) if error is not None else None
+        status = "FINISHED" if failure is None else "ERRORED"
+        self._records.end(status, str(failure or ""), self._metrics, self._state.failures)
         return Result(
             metrics=self._metrics,
             checkpoint=committed[-1].checkpoint if committed else self._latest,
-            error=_failure(error) if error is not None else None,
+            error=failure,
             path=self.storage.folder,
             best_checkpoints=[(by_name[name].checkpoint, by_name[name].metrics) for name in ranked],
             return_value=cloudpickle.loads(value) if value else None,
@@ -132,22 +146,3 @@ class RunKeeper:
 
     def _packed_latest(self) -> bytes:
         return cloudpickle.dumps(self._latest) if self._latest is not None else b""
-
-
-def _by_rank(errors: Mapping[int, BaseException]) -> dict[int, Exception]:
-    return {rank: _cause(error) for rank, error in sorted(errors.items())}
-
-
-def _cause(error: BaseException) -> Exception:
-    """The user's exception, where it is one."""
-    cause = getattr(error, "cause", None)
-    chosen = cause if isinstance(cause, Exception) else error
-    return chosen if isinstance(chosen, Exception) else RuntimeError(repr(chosen))
-
-
-def _failure(error: BaseException) -> WorkerGroupError | ControllerError:
-    if not isinstance(error, Failures):
-        return ControllerError(_cause(error))
-    causes = _by_rank(error.errors)
-    lines = [f"{error}"] + [f"Rank {rank}: {type(one).__name__}: {one}" for rank, one in causes.items()]
-    return WorkerGroupError("\n".join(lines), causes)

@@ -24,6 +24,7 @@ from runtime.train._core.records import (
 from runtime.train._core.reports import Ledger
 from runtime.train._run import session
 from runtime.train._run.keeper import RunKeeper
+from runtime.train._run.records import config_of
 from runtime.train._run.worker import UPLOADS_S
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def fit_here(job: Job) -> Result:
     Raises:
         ControllerError: the run's folder cannot be used, or a callback failed.
     """
-    keeper = RunKeeper(job.run, job.resume_from)
+    keeper = RunKeeper(job.run, job.resume_from, config_of(job))
     try:
         checkpoint = keeper.open().checkpoint
         shards = _shards(job)
@@ -66,7 +67,7 @@ def fit_here(job: Job) -> Result:
             raise carrier.error
         if failure is not None:
             keeper.failed(1, {0: failure})
-            failed = Failures("The training function failed on rank 0", {0: failure})
+            failed = Failures("The training function has failed.", {0: failure})
             return keeper.close(failed, b"")
         return keeper.close(None, cloudpickle.dumps(value))
     except Exception as error:

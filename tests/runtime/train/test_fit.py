@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from runtime import train
+from runtime.exceptions import ActorDiedError
 from runtime.train._api.trainer import DataParallelTrainer
 from tests.polling import eventually
 
@@ -125,6 +126,31 @@ def test_the_error_of_a_rank_is_raised(tmp_path: pathlib.Path) -> None:
     with pytest.raises(train.WorkerGroupError, match="Rank 1: ValueError: no") as caught:
         fit(raises, tmp_path, failures=1)
     assert isinstance(caught.value.worker_failures[1], ValueError)
+
+
+def dies(config: dict[str, Any]) -> None:
+    train.report({"step": 0})
+    reported = pathlib.Path(config["folder"], "reported")
+    if train.get_context().get_world_rank() == 0:
+        reported.touch()
+    else:
+        eventually(reported.exists)
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        time.sleep(0.01)
+
+
+def test_a_worker_that_died_is_named_with_the_cause(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(train.WorkerGroupError, match=r"Rank 1: Its process was killed by signal 9") as caught:
+        fit(dies, tmp_path, name="run")
+    assert isinstance(caught.value.worker_failures[1], ActorDiedError)
+    folder = tmp_path / "runs" / "run"
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [(line["rank"], line["metrics"]) for line in lines] == [(0, {"step": 0}), (1, {"step": 0})]
+    assert json.loads((folder / "config.json").read_text())["scaling_config"]["num_workers"] == 2
+    result = json.loads((folder / "result.json").read_text())
+    assert result["status"] == "ERRORED"
+    assert "killed by signal 9" in result["error"]
 
 
 def lacks_a_module(config: dict[str, Any]) -> None:
