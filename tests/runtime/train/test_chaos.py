@@ -24,11 +24,12 @@ STEPS, KILLS, CONTROLLER_KILLS, RANKS = 80, 50, 2, 3
 
 
 def controllers() -> list[psutil.Process]:
-    return [
-        each
-        for each in psutil.Process().children(recursive=True)
-        if "ControllerActor" in "".join(each.cmdline())
-    ]
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):  # it has ended meanwhile
+            if "ControllerActor" in "".join(each.cmdline()):
+                found.append(each)
+    return found
 
 
 def kill_controllers(folder: pathlib.Path, ended: threading.Event) -> None:
