@@ -369,6 +369,13 @@ def arrow_of(uri: str) -> Any:
     """The file system of pyarrow that a URI names. Kept, because it has connections."""
     import pyarrow.fs as pafs
 
+    if uri.startswith("s3:"):
+        try:
+            # A small file is one request then, not three.
+            delayed = f"{uri}{'&' if '?' in uri else '?'}allow_delayed_open=true"
+            return pafs.FileSystem.from_uri(delayed)[0]
+        except ValueError:
+            pass  # a version of pyarrow that does not know it, or a URI that has it already
     return pafs.FileSystem.from_uri(uri)[0]
 
 

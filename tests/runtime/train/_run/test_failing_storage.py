@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import pathlib
 import pickle
@@ -214,7 +215,7 @@ def test_a_process_that_is_killed_while_it_uploads_leaves_nothing(tmp_path: path
     assert sorted(path.name for path in (runs / "run").rglob("*")) == [".unfinished"]
 
 
-def test_a_real_server(tmp_path: pathlib.Path) -> None:
+def test_a_real_server(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     server_module = pytest.importorskip("moto.server")
     pafs = pytest.importorskip("pyarrow.fs")
     server = server_module.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -230,7 +231,9 @@ def test_a_real_server(tmp_path: pathlib.Path) -> None:
             bucket, _ = pafs.FileSystem.from_uri(f"s3://runs?{query}")
             bucket.create_dir("runs")
             storage = RunStorage(uri, "run")
-            exercise(storage, tmp_path)
+            with caplog.at_level(logging.INFO, "werkzeug"):
+                exercise(storage, tmp_path)
+            assert "PUT /runs/some%20folder/run/a/manifest.json HTTP" in caplog.text  # in one request
     finally:
         server.stop()
         files.arrow_of.cache_clear()  # with its connections
