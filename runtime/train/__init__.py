@@ -44,7 +44,7 @@ _PUBLIC = {
     "runtime.train.data_config": ("DataConfig",),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
-_PACKAGES = ("collective", "huggingface", "lightning", "torch")
+_PACKAGES = ("collective", "huggingface", "lightgbm", "lightning", "torch", "xgboost")
 
 __all__ = sorted(_MODULES)
 

@@ -32,7 +32,6 @@ def broadcast_from_rank_zero(data: T) -> T:
     """
     session = current()
     is_first = session.context.get_world_rank() == 0
-    answer: T = cloudpickle.loads(
-        session.exchange("broadcast_from_rank_zero", cloudpickle.dumps(data) if is_first else b"")
-    )
+    said = session.exchange("broadcast_from_rank_zero", cloudpickle.dumps(data) if is_first else b"")
+    answer: T = cloudpickle.loads(said[0])
     return answer

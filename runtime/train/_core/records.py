@@ -40,7 +40,7 @@ class Uploaded(msgspec.Struct, frozen=True, tag=True):
 
 
 class Asked(msgspec.Struct, frozen=True, tag=True):
-    """A rank's n-th question of an attempt, which is answered when all ranks have asked it, with what rank 0 said.
+    """A rank's n-th question of an attempt, which is answered when all ranks have asked it, with what all have said.
 
     `what`: must be the same on all ranks. `data`: of this rank.
     """
@@ -75,7 +75,7 @@ class Committed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Answered(msgspec.Struct, frozen=True, tag=True):
-    """To a rank: the answer to its n-th `Asked` or `Wanted`."""
+    """To a rank: the answer to its n-th `Asked` (`encoded`), or `Wanted` (pickled)."""
 
     number: int
     data: bytes
@@ -85,6 +85,16 @@ class Answered(msgspec.Struct, frozen=True, tag=True):
 Message = Committed | Answered
 
 _decoder = msgspec.msgpack.Decoder(list[Record])
+
+
+def encoded(data: Sequence[bytes]) -> bytes:
+    """What the ranks have said, as it travels."""
+    return msgspec.msgpack.encode(data)
+
+
+def decoded(data: bytes) -> list[bytes]:
+    """The opposite of `encoded`."""
+    return msgspec.msgpack.decode(data, type=list[bytes])
 
 
 def encode(records: Sequence[Record]) -> bytes:

@@ -10,7 +10,7 @@ from collections import deque
 
 import msgspec
 
-from .records import Asked, Reported
+from .records import Asked, Reported, encoded
 
 
 class Complete(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class Ledger:
         return found
 
     def take_answers(self) -> list[tuple[int, bytes]]:
-        """The questions that all ranks have asked: number, and what rank 0 said.
+        """The questions that all ranks have asked: number, and what the ranks said, encoded (`records.Answered`).
 
         Raises:
             ValueError: the ranks ask different things.
@@ -88,7 +88,7 @@ class Ledger:
             if len(different) > 1:
                 said = ", ".join(f"rank {rank} is in {what}()" for what, rank in different.items())
                 raise ValueError(f"The ranks call different collective functions: {said}.")
-            found.append((row[0].number, row[0].data))
+            found.append((row[0].number, encoded([one.data for one in row])))
         return found
 
     # ------------------------------------------------------------ who waits for whom

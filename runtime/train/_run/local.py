@@ -20,6 +20,7 @@ from runtime.train._core.records import (
     Returned,
     Uploaded,
     Wanted,
+    encoded,
 )
 from runtime.train._core.reports import Ledger
 from runtime.train._run import session
@@ -129,7 +130,7 @@ class _Carrier(threading.Thread):
                 case Uploaded(number, part):
                     ledger.upload(0, number, part)
                 case Asked(number, data=data):
-                    self._own.tell(Answered(number, data))
+                    self._own.tell(Answered(number, encoded([data])))
                 case Wanted():
                     self._wanted.append(record)
         complete = ledger.take_complete()

@@ -23,6 +23,7 @@ from runtime.train._core.records import (
     Returned,
     Uploaded,
     Wanted,
+    decoded,
 )
 from runtime.train._run.calls import Cancelled
 from runtime.train._run.upload import Uploads, encoded
@@ -143,8 +144,8 @@ class Session:
         if error is not None:
             raise error
 
-    def exchange(self, what: str, data: bytes) -> bytes:
-        """What rank 0 gave, once all ranks have called it.
+    def exchange(self, what: str, data: bytes) -> list[bytes]:
+        """What each rank gave, once all ranks have called it.
 
         Raises:
             Left: the training function is to end.
@@ -153,7 +154,7 @@ class Session:
             number = self._questions
             self._questions += 1
         self._send(Asked(number, what, data))
-        return self._answer(number)
+        return decoded(self._answer(number))
 
     def reported_checkpoints(self, timeout_s: float | None) -> bytes:
         """The run's checkpoints, pickled, once this rank's reports are committed.

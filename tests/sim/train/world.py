@@ -22,6 +22,7 @@ from runtime.train._core.records import (
     Returned,
     Uploaded,
     Wanted,
+    decoded,
     encode,
 )
 from runtime.train._core.reports import Complete
@@ -283,8 +284,9 @@ class TrainEngine(SimEngine):
                             self.world.fail("committed, without a checkpoint")
                         training.told |= {("committed", number) for number in range(count + 1)}
                     case Answered(number, data, is_list):
-                        if not is_list and data != b"0":
-                            self.world.fail(f"the answer is not rank 0's: {data!r}")
+                        ranks = [str(rank).encode() for rank in range(training.place.world_size)]
+                        if not is_list and decoded(data) != ranks:
+                            self.world.fail(f"the answer is not that of all ranks: {data!r}")
                         training.told.add(("answer", number))
                 if training.waits_for in training.told:
                     training.waits_for = None

@@ -1,0 +1,70 @@
+"""What the callbacks of XGBoost and LightGBM have in common: which metrics are reported, and when a model is saved."""
+
+from __future__ import annotations
+
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from runtime.train._api.checkpoint import Checkpoint
+from runtime.train._api.reporting import get_context, report
+
+Metrics = str | Sequence[str] | Mapping[str, str]
+
+
+class BoostingReports:
+    """Reports after iterations; rank 0 with a checkpoint, since all ranks have the same model.
+
+    Args:
+        metrics: those to report, or new names to theirs; None: all.
+        filename: of the model in the checkpoint.
+        frequency: iterations between two checkpoints; 0: none.
+        checkpoint_at_end: the last iteration has a checkpoint.
+        results_postprocessing_fn: makes what is reported of the metrics.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics | None,
+        filename: str,
+        frequency: int,
+        checkpoint_at_end: bool,
+        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None,
+    ) -> None:
+        self._metrics = [metrics] if isinstance(metrics, str) else metrics
+        self._filename = filename
+        self._frequency = frequency
+        self._checkpoint_at_end = checkpoint_at_end
+        self._postprocessing = results_postprocessing_fn
+        self._last: dict[str, Any] = {}
+        self._saved = -1  # the last iteration with a checkpoint
+
+    def after(self, iteration: int, metrics: dict[str, Any], save: Callable[[str], object]) -> None:
+        """An iteration is over, from 0. `save`: writes the model to a path."""
+        self._last = self._chosen(metrics)
+        if self._frequency and (iteration + 1) % self._frequency == 0:
+            self._saved = iteration
+            self._report(save)
+        else:
+            report(self._last)
+
+    def end(self, iteration: int, save: Callable[[str], object]) -> None:
+        """The training is over; `iteration`: its last."""
+        if self._checkpoint_at_end and self._saved != iteration:
+            self._report(save)
+
+    def _report(self, save: Callable[[str], object]) -> None:
+        if get_context().get_world_rank():
+            report(self._last)
+            return
+        with tempfile.TemporaryDirectory() as folder:
+            save(str(pathlib.Path(folder, self._filename)))
+            report(self._last, checkpoint=Checkpoint.from_directory(folder))
+
+    def _chosen(self, metrics: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(self._metrics, Mapping):
+            metrics = {name: metrics[theirs] for name, theirs in self._metrics.items()}
+        elif self._metrics is not None:
+            metrics = {name: metrics[name] for name in self._metrics}
+        return self._postprocessing(metrics) if self._postprocessing is not None else metrics

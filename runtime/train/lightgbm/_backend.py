@@ -1,0 +1,63 @@
+"""Addresses of the workers of a run, which LightGBM connects by itself."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+from runtime.train._api.trainer import BackendConfig
+from runtime.train._run.backend import Backend, WorkerContext
+from runtime.train._run.session import current
+from runtime.util import get_node_ip_address
+
+_network: dict[str, Any] = {}
+
+
+@dataclass
+class LightGBMConfig(BackendConfig):
+    """How the workers are connected: each listens at a free port."""
+
+    def make_backend(self) -> Backend:
+        """What finds the ports."""
+        return LightGBMBackend()
+
+
+class LightGBMBackend(Backend):
+    """Tells every rank where the others listen."""
+
+    modules = ("lightgbm",)
+
+    def join(self, rendezvous: dict[str, Any], context: WorkerContext) -> None:
+        """Chooses a port and learns those of the others."""
+        if context.get_world_size() == 1:
+            return
+        port = _free_port()
+        machines = current().exchange("join", f"{get_node_ip_address()}:{port}".encode())
+        _network.update(
+            machines=",".join(each.decode() for each in machines),
+            local_listen_port=port,
+            num_machines=context.get_world_size(),
+            pre_partition=True,
+        )
+
+    def leave(self) -> None:
+        """Forgets the addresses. LightGBM closes its connections when a training ends."""
+        _network.clear()
+
+
+def get_network_params() -> dict[str, Any]:
+    """What LightGBM's parameters need so that the ranks train one model; nothing with one worker.
+
+    Raises:
+        RuntimeError: this is not a training function.
+    """
+    current()
+    return dict(_network)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
