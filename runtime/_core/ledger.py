@@ -132,11 +132,12 @@ class Ledger:
                     devices[name][device] += units
         allocation.resources = kept
 
-    def lend(self, allocation: Allocation) -> bool:
-        """Its task waits: others may use its CPUs, but for those that are `kept`. True when that freed something."""
+    def lend(self, allocation: Allocation, whole: bool = False) -> bool:
+        """Its task waits: others may use its CPUs; those that are `kept` only if the `whole` is lent. True when that
+        freed something."""
         if allocation.lent:
             return False
-        kept = _names_here(allocation.kept, allocation)
+        kept = {} if whole else _names_here(allocation.kept, allocation)
         lent = {
             name: amount - kept.get(name, 0)
             for name, amount in allocation.resources.items()

@@ -175,14 +175,14 @@ class LeaseService:
         elif isinstance(message, LeaseReturn):
             self.remote.give_back(owner, message)
 
-    def set_blocked(self, worker: Worker, blocked: bool) -> None:
-        """The worker's task waits for others, or runs on."""
+    def set_blocked(self, worker: Worker, blocked: bool, whole: bool = False) -> None:
+        """The worker's task waits for others, or runs on. `whole`: see `Blocked`."""
         lease = worker.use
         allocation = getattr(lease, "allocation", None)
         if allocation is None:
             return
         if blocked:
-            if self._ledger.lend(allocation):
+            if self._ledger.lend(allocation, whole):
                 self.kick()
         else:
             self._ledger.unlend(allocation)

@@ -114,7 +114,7 @@ class ProcessHandler:
             PrestartWorkers: lambda p, _: self._prestart(p),
             SetUp: self._set_up,
             LeaseReturn: lambda p, m: leases.give_back(p.channel, m),
-            Blocked: lambda p, _: self._set_blocked(p, True),
+            Blocked: lambda p, m: self._set_blocked(p, True, m.whole),
             Unblocked: lambda p, _: self._set_blocked(p, False),
             ArgumentsLost: lambda p, _: self._arguments_lost(p),
             WorkerExiting: self._exiting,
@@ -261,9 +261,9 @@ class ProcessHandler:
         else:
             self._node.driver_left(process)
 
-    def _set_blocked(self, process: Process, blocked: bool) -> None:
+    def _set_blocked(self, process: Process, blocked: bool, whole: bool = False) -> None:
         if process.worker is not None:
-            self._leases.set_blocked(process.worker, blocked)
+            self._leases.set_blocked(process.worker, blocked, whole)
 
     def _arguments_lost(self, process: Process) -> None:
         if process.worker is not None:

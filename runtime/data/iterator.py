@@ -140,7 +140,7 @@ class DataIterator(ABC):
                     blocks = feed.flushing(blocks)
                 return batching.batches(blocks, start.seed, start.rows)
 
-            wait = waiting.wait_of_task()
+            wait = waiting.wait_of_consumer()
             made = ahead(batches, prefetch_batches, wait) if prefetch_batches else batches(None)
             for rows, batch in made:
                 position.advance(start.epoch, rows)

@@ -83,7 +83,10 @@ class LeaseReturn(Message, frozen=True, array_like=True, tag=311):
 
 
 class Blocked(Message, frozen=True, array_like=True, tag=312):
-    """One-way, from a worker whose task waits in get/wait: lend its CPUs to others until `Unblocked`."""
+    """One-way, from a worker whose task waits in get/wait: lend its CPUs to others until `Unblocked`. `whole`: also
+    those that its actor otherwise keeps for life."""
+
+    whole: bool = False
 
 
 class Unblocked(Message, frozen=True, array_like=True, tag=313):

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runtime.data._iteration.prefetch import Cancellation
@@ -14,6 +15,7 @@ from runtime.data._plan.nodes import Given, GivenBlock
 from runtime.data.context import DataContext
 from runtime.data.iterator import DataIterator
 
+from . import waiting
 from .epoch import Block, Epoch, Held, Part
 
 if TYPE_CHECKING:
@@ -164,11 +166,9 @@ class SplitIterator(DataIterator):
 
     def _ask(self, epoch: int, cancellation: Cancellation | None) -> Callable[[], list[Part]]:
         """Asks for the next rows; what this returns waits for them."""
-        import runtime
-
         ref = self._server.next.remote(self._part, epoch)
         if cancellation is None:
-            return lambda: runtime.get(ref)
+            return partial(waiting.result, ref.future())
         future: Future[list[Part]] = ref.future()
         cancellation.on_set(future.cancel)
         return future.result

@@ -1,21 +1,23 @@
-"""How the main thread of a task waits for another thread of its process: its CPUs go to the tasks that make what it
-waits for."""
+"""How a consumer in a task or an actor waits for another thread of its process: its CPUs go to the tasks that make what
+it waits for."""
 
 from __future__ import annotations
 
+import concurrent.futures
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
-from runtime.data._iteration.prefetch import Feed
+from runtime.data._iteration.prefetch import PATIENCE_S, Feed, is_preparing
 
 T = TypeVar("T")
 
 
-def wait_of_task() -> Callable[[Feed], None] | None:
-    """The wait for `prefetch.ahead`; None where the process runs no task: it has no CPUs to lend."""
-    return _wait if _runs_task() else None
+def wait_of_consumer() -> Callable[[Feed], None] | None:
+    """The wait for `prefetch.ahead`; None for a thread that has no CPUs to lend."""
+    return _wait if _has_cpus() else None
 
 
 def result(future: Future[T]) -> T:
@@ -24,15 +26,38 @@ def result(future: Future[T]) -> T:
     Raises:
         BaseException: that of the future.
     """
-    if not future.done() and threading.current_thread() is threading.main_thread() and _runs_task():
-        _lend_until(future.done, lambda ring: future.add_done_callback(lambda _: ring()))
+    if not future.done() and not is_preparing() and _has_cpus():
+        try:
+            return future.result(PATIENCE_S)
+        except concurrent.futures.TimeoutError:
+            if not future.done():
+                _lend_until(future.done, lambda ring: future.add_done_callback(lambda _: ring()))
     return future.result()
 
 
-def _runs_task() -> bool:
+def _has_cpus() -> bool:
+    """Whether the calling thread is an actor's, or the one of a task."""
     import runtime
 
-    return runtime.is_initialized() and runtime.get_runtime_context().get_task_id() is not None
+    if not runtime.is_initialized():
+        return False
+    return _keeps_cpus() or (
+        threading.current_thread() is threading.main_thread()
+        and runtime.get_runtime_context().get_task_id() is not None
+    )
+
+
+def _keeps_cpus() -> bool:
+    from runtime._extension.lending import keeps_cpus
+
+    return keeps_cpus()
+
+
+def _lent() -> AbstractContextManager[None]:
+    """A task's main thread lends in the engine's waits; an actor keeps its CPUs there."""
+    from runtime._extension.lending import lent_cpus
+
+    return lent_cpus() if _keeps_cpus() else nullcontext()
 
 
 def _wait(feed: Feed) -> None:
@@ -53,7 +78,7 @@ def _lend_until(is_over: Callable[[], bool], set_bell: Callable[[Callable[[], An
     """
     from runtime._extension.events import Subscription
 
-    with Subscription() as subscription:
+    with _lent(), Subscription() as subscription:
         set_bell(lambda: subscription.post(None))
         while not is_over():
             subscription.take()

@@ -180,6 +180,11 @@ def ahead(
             thread.join()
 
 
+def is_preparing() -> bool:
+    """Whether the calling thread prepares items for a consumer in another one."""
+    return threading.current_thread() in list(_running.values())
+
+
 @atexit.register
 def _cancel_all() -> None:
     """Ends the threads of iterators that somebody still holds, before the interpreter goes away under them."""

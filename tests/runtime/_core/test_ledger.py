@@ -102,6 +102,10 @@ def test_what_an_actor_keeps_is_not_lent() -> None:
     assert accounts.available == units(CPU=2)
     assert not accounts.lend(allocation)
     assert accounts.available == units(CPU=2)
+    assert accounts.lend(allocation, whole=True)
+    assert accounts.available == units(CPU=4)
+    accounts.unlend(allocation)
+    assert accounts.available == units(CPU=2)
 
 
 def test_what_an_actor_keeps_in_a_bundle_is_not_lent() -> None:

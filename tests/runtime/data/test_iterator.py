@@ -107,6 +107,29 @@ class TestPrefetching:
 
         assert ray.get([whole.remote() for _ in range(cpus)], timeout=120) == [100] * cpus
         assert ray.get(unprepared.remote(), timeout=60) == [100] * 3
+
+        @ray.remote(num_cpus=cpus)
+        class Actor:
+            def whole(self) -> list[int]:
+                made = numbers(100, 4).map_batches(lambda batch: batch)
+                ways = [made.iter_batches(batch_size=7, prefetch_batches=n) for n in (0, 1)]
+                found: list[int] = []
+                thread = threading.Thread(target=lambda: found.extend(len(ids(each)) for each in ways))
+                thread.start()
+                thread.join()
+                return [*found, *(len(ids(each)) for each in ways), made.count()]
+
+            def part(self, iterator: Any, prefetch_batches: int) -> int:
+                return len(ids(iterator.iter_batches(prefetch_batches=prefetch_batches)))
+
+        actor = Actor.remote()
+        assert ray.get(actor.whole.remote(), timeout=60) == [100] * 5
+        for ahead in (0, 1):
+            (part_of_one,) = numbers(40, 4).map_batches(lambda batch: batch).streaming_split(1)
+            assert ray.get(actor.part.remote(part_of_one, ahead), timeout=60) == 40
+        assert eventually(lambda: ray.available_resources().get("CPU", 0) == 0)
+        ray.kill(actor)
+        assert eventually(lambda: ray.available_resources().get("CPU", 0) == cpus)
         parts = numbers(10 * cpus, 5).map_batches(lambda batch: batch).streaming_split(cpus, equal=True)
         assert ray.get([part.remote(each) for each in parts], timeout=120) == [10] * cpus
 
