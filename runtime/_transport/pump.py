@@ -224,10 +224,10 @@ class Pump:
             Exception: whatever `failure` was set to: the process lost its node, or the pump was stopped.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        left = timeout_s
         while not ready():
             if self.failure is not None:
                 raise self.failure.with_traceback(None)  # else each wait would add its frames
-            left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 self.poll_once()
                 return bool(ready())
@@ -239,6 +239,8 @@ class Pump:
                     self._leadership.leave()
             else:
                 self._follow(ready, left)
+            if deadline is not None:
+                left = deadline - time.monotonic()
         return True
 
     def call(self, connection: Connection, request: Request[Any], timeout_s: float | None = 30.0) -> Any:
