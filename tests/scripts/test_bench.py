@@ -57,7 +57,6 @@ def test_a_benchmark_prints_its_line(command: list[str], tmp_path: pathlib.Path)
         pytest.skip(reason)
     if command[0] == "train.py":
         pytest.importorskip("torch")
-        pytest.importorskip("runtime.train.torch")
     script, *arguments = [str(tmp_path) if word == FOLDER else word for word in command]
     done = subprocess.run(
         [sys.executable, str(BENCH / script), *arguments], capture_output=True, text=True, timeout=280

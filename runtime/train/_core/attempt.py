@@ -10,6 +10,11 @@ from runtime.exceptions import ActorDiedError, RayActorError
 from .ranks import Place
 from .records import Wanted
 from .reports import Ledger
+from .states import STARTING, State
+from .table import RankView, RunView
+
+WAITED_FOR = 4
+"""Ranks that are named as those which others wait for."""
 
 
 class Inbox:
@@ -64,6 +69,7 @@ class Attempt:
         workers: by rank.
         restarts: how often the workers' processes had been replaced when it began, by rank.
         missing: what it needs before it can start: "rendezvous", "shards".
+        nodes: the ids of the ranks' nodes.
     """
 
     def __init__(
@@ -73,11 +79,13 @@ class Attempt:
         workers: Sequence[Key] = (),
         restarts: Sequence[int] = (),
         missing: Sequence[str] = (),
+        nodes: Sequence[str] = (),
     ) -> None:
         self.number = number
         self.places = places
         self.workers = workers
         self.restarts = restarts
+        self.nodes = nodes or [""] * len(places)
         self.gathered: dict[str, object] = dict.fromkeys(missing)
         self.missing = set(missing)
         self.is_preparing = bool(number)
@@ -96,6 +104,7 @@ class Attempt:
         """The processes of ranks that had not left were ended."""
         self._ends: dict[int, str] = {}  # why processes have ended
         self.ledger = Ledger(len(places))
+        self.pids: dict[int, int] = {}
         self.inboxes = [Inbox() for _ in places]
         self.wanted: list[tuple[int, Wanted]] = []
         self.stalled = ""
@@ -138,6 +147,39 @@ class Attempt:
     def has_joined(self) -> bool:
         """Whether all ranks are connected with each other."""
         return self.joined == len(self.places)
+
+    def ranks(self) -> list[RankView]:
+        """The ranks as people see them."""
+        waiting, counts = self.ledger.waiting(), self.ledger.counts
+        found = []
+        for place in self.places:
+            rank = place.rank
+            if rank in self.errors:
+                state = "failed"
+            elif rank in self.returned:
+                state = "returned"
+            elif rank not in self.active:
+                state = "starts" if self.is_preparing else "ended"
+            elif self.is_leaving:
+                state = "leaves"
+            elif rank in waiting:
+                state = f"waits for {', '.join(map(str, sorted(waiting[rank])[:WAITED_FOR]))}"
+            else:
+                state = "trains" if rank in self.pids else "joins"
+            found.append(RankView(rank, self.nodes[rank], self.pids.get(rank, 0), state, counts[rank]))
+        return found
+
+    def view(self, state: State, failures: int, spent_s: Mapping[State, float]) -> RunView:
+        """The run as people see it.
+
+        Args:
+            state: of the controller.
+            failures: so far.
+            spent_s: seconds in states that the controller has left.
+        """
+        starting_s = sum(spent_s[each] for each in STARTING)
+        ending_s = spent_s[State.SHUTTING_DOWN]
+        return RunView(state.value, self.number, failures, self.committed, starting_s, ending_s, self.ranks())
 
     def take_wanted(self) -> list[tuple[int, Wanted]]:
         """The lists that ranks want and can have now."""

@@ -48,10 +48,9 @@ from .ranks import placed
 from .records import Answered, Asked, Committed, Joined, Message, Reported, Returned, Uploaded, Wanted, decode
 from .reports import Complete
 from .scaling_policy import Gangs, Size
-from .states import TRANSITIONS, Input, State
+from .states import STARTING, TRANSITIONS, Input, State
 
-_STARTING = (State.SCHEDULING, State.RESCHEDULING, State.RESTARTING, State.RESIZING)
-_WITH_WORKERS = (*_STARTING, State.RUNNING)
+_WITH_WORKERS = (*STARTING, State.RUNNING)
 
 
 class TrainController:
@@ -80,6 +79,7 @@ class TrainController:
         self._queue: deque[Perform] = deque()  # for the keeper; the first is under way
         self._complete: list[Complete] = []  # not yet given to the keeper
         self._state_s = 0.0
+        self._spent_s = dict.fromkeys(State, 0.0)  # in states that were left
 
     # ------------------------------------------------------------ events
 
@@ -144,7 +144,7 @@ class TrainController:
             case ActorUp(key, restarts=restarts):
                 self._restarts[key] = restarts
             case ActorLost(key, reason) if key in self._group.members:
-                self._lost_starts += self.machine.state in _STARTING
+                self._lost_starts += self.machine.state in STARTING
                 attempt.process_ended(key, reason)
                 effects += self._tell_failure(attempt.is_explained)
             case TimerFired(("explained", attempt.number)):
@@ -164,7 +164,7 @@ class TrainController:
         waits = []
         if self._queue:
             waits.append(Wait("keeper", f"the run's folder: {self._queue[0].key}", self._state_s))
-        if state in _STARTING:
+        if state in STARTING:
             if self._is_looking:
                 waits.append(Wait("room", "how many workers have room", self._state_s))
             waits += attempt.leaves(self._state_s)
@@ -209,11 +209,11 @@ class TrainController:
             return effects
         if attempt.untold_failures:
             # Workers that start anew say why earlier ones have ended, so that only the end may have to wait for that.
-            is_time = self.machine.state in _STARTING and self._enough_are_up()
+            is_time = self.machine.state in STARTING and self._enough_are_up()
             return [*effects, *self._tell_failure(is_time)]
         if self.machine.state is State.SHUTTING_DOWN:
             effects += self._keep(Perform("close", self._keeper.close, (self._end, self._value)))
-        elif self.machine.state in _STARTING and not attempt.is_preparing and self._enough_are_up():
+        elif self.machine.state in STARTING and not attempt.is_preparing and self._enough_are_up():
             # It begins from the last checkpoint of the one before.
             effects += self._prepare(now)
         return effects
@@ -244,12 +244,12 @@ class TrainController:
         missing += ["shards"] if self.plan.shards_of is not None else []
         restarts = [self._restarts.get(key, 0) for key in workers]
         number = self.attempt.number + 1
-        self.attempt = Attempt(number, places, workers, restarts, missing)
+        nodes = [members[key].node_id for key in workers]
+        self.attempt = Attempt(number, places, workers, restarts, missing, nodes)
         effects: list[Effect] = []
         if "rendezvous" in missing:
             effects.append(Call(("rendezvous", number), workers[0], "rendezvous", (places[0],), fetch=True))
         if "shards" in missing:
-            nodes = [members[key].node_id for key in workers]
             effects.append(Perform(("shards", number), self.plan.shards_of, (nodes,)))
         return effects or self._start("", None, now)
 
@@ -315,7 +315,7 @@ class TrainController:
     def _waited(self, now: float) -> list[Effect]:
         """Some workers are not there in time: it goes on with fewer, which may be others if none is there."""
         self._has_waited = True
-        if self.machine.state not in _STARTING or self._enough_are_up():
+        if self.machine.state not in STARTING or self._enough_are_up():
             return []
         if len(self._group.members) <= self._size.least:
             return []  # it needs all of them
@@ -377,8 +377,9 @@ class TrainController:
         attempt, ledger = self.attempt, self.attempt.ledger
         for record in decode(batch):
             match record:
-                case Joined():
+                case Joined(pid):
                     attempt.joined += 1
+                    attempt.pids[rank] = pid
                 case Reported():
                     ledger.report(rank, record)
                 case Uploaded(number, part):
@@ -565,7 +566,7 @@ class TrainController:
                 for rank in sorted(attempt.active):
                     effects.append(Call(("stack", number, rank), attempt.workers[rank], "stack", fetch=True))
                 return effects
-            case ("replaced", _) if self.machine.state in _STARTING:
+            case ("replaced", _) if self.machine.state in STARTING:
                 return self._cold(now)
         return []
 
@@ -588,8 +589,9 @@ class TrainController:
                 self._move(Input.ABORT, now)
                 effects.append(Stop(error=Aborted("The run was aborted.")))
             return effects
-        return [Reply(number, self.machine.state.value)]
+        return [Reply(number, self.attempt.view(self.machine.state, self._policy.failures, self._spent_s))]
 
     def _move(self, cause: Input, now: float) -> None:
+        self._spent_s[self.machine.state] += now - self._state_s
         self.machine.step(cause, now)
         self._state_s = now

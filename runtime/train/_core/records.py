@@ -11,7 +11,9 @@ import msgspec
 
 
 class Joined(msgspec.Struct, frozen=True, tag=True):
-    """The rank is connected with the others. The first record."""
+    """The rank is connected with the others. The first record. `pid`: of its process."""
+
+    pid: int = 0
 
 
 class Reported(msgspec.Struct, frozen=True, tag=True):

@@ -7,6 +7,7 @@ A rank does not wait for others unless it asked to; so ranks may be many reports
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -59,6 +60,11 @@ class Ledger:
     def returned(self, rank: int) -> None:
         """A rank gives no more reports."""
         self._has_returned.add(rank)
+
+    @property
+    def counts(self) -> Sequence[int]:
+        """How many reports each rank has given."""
+        return self._counts
 
     # ------------------------------------------------------------ what comes out
 

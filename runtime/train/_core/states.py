@@ -22,6 +22,10 @@ class State(Enum):
     ABORTED = "ABORTED"
 
 
+STARTING: Final = (State.SCHEDULING, State.RESCHEDULING, State.RESTARTING, State.RESIZING)
+"""In these the workers are made ready for the next attempt."""
+
+
 class Input(Enum):
     OPENED = "the run's folder is open"
     STARTED = "all workers run the training function"

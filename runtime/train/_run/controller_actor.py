@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 import runtime
 from runtime import cloudpickle
 from runtime._controllers.cluster import ClusterEngine
@@ -16,7 +18,9 @@ from runtime._controllers.members import GangSpec, GroupSpec
 from runtime._extension import workers
 from runtime.train._core.controller import TrainController
 from runtime.train._core.plan import ABORT, Aborted, Plan
+from runtime.train._core.table import RunView
 from runtime.train._run.keeper import RunKeeper
+from runtime.train._run.metrics import RunMetrics
 from runtime.train._run.records import config_of
 from runtime.train._run.room import Room
 from runtime.train._run.worker import Setup, Worker
@@ -27,6 +31,10 @@ if TYPE_CHECKING:
 
 CALLS = 16
 """Threads of a worker: one trains, one carries its records, and the others answer the controller."""
+LOOK = "look"
+"""The request for a view of the run."""
+LOOK_S = 5.0
+"""How long its answer is waited for."""
 STALL_S = 60.0
 """After so long without news the controller says what it waits for."""
 
@@ -38,18 +46,35 @@ class ControllerActor:
         logging.getLogger("runtime").setLevel("INFO")
         self._job: Job = cloudpickle.loads(job)
         self._loop: Loop | None = None
+        self._keeper: RunKeeper | None = None
 
     def run(self) -> Result | None:
         """Runs it to its end. None: it was given up, and nobody waits for a result."""
         job = self._job
         keeper = RunKeeper(job.run, job.resume_from, config_of(job))
         controller = TrainController(_plan(job, keeper), keeper)
+        self._keeper = keeper
         self._loop = Loop(controller, ClusterEngine(), f"train run {job.run.name}", STALL_S)
+        metrics = RunMetrics(job.run.name or "", self.look)
+        metrics.start()
         try:
             result: Result = self._loop.run()
         except Aborted:
             return None
+        finally:
+            metrics.stop()
         return result
+
+    def look(self) -> RunView | None:
+        """What the run does now; None: nothing yet, or it has ended."""
+        loop, keeper = self._loop, self._keeper
+        if loop is None or keeper is None:
+            return None
+        try:
+            view: RunView = loop.request(LOOK).result(LOOK_S)
+        except (Ended, TimeoutError):
+            return None
+        return msgspec.structs.replace(view, metrics=[_numbers(each) for each in keeper.last_metrics])
 
     def abort(self) -> None:
         """Gives the run up."""
@@ -58,6 +83,11 @@ class ControllerActor:
                 self._loop.request(ABORT).result()
             except Ended:
                 pass
+
+
+def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
+    """The metrics that can be shown."""
+    return {name: value for name, value in metrics.items() if type(value) in (int, float)}
 
 
 def _plan(job: Job, keeper: RunKeeper) -> Plan:

@@ -38,6 +38,7 @@ def _in_this_process(job: Job) -> Result:
 
 def _in_the_cluster(job: Job) -> Result:
     from runtime.train._run.controller_actor import ControllerActor
+    from runtime.train._run.progress import wait_for
 
     if not runtime.is_initialized():
         runtime.init()
@@ -56,7 +57,9 @@ def _in_the_cluster(job: Job) -> Result:
         .remote(cloudpickle.dumps(job))
     )
     try:
-        result: Result = runtime.get(controller.run.remote())
+        run = controller.run.remote()
+        wait_for(run, controller, job.run.name or "")
+        result: Result = runtime.get(run)
         return result
     except KeyboardInterrupt:
         with contextlib.suppress(Exception):

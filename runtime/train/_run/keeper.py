@@ -58,6 +58,8 @@ class RunKeeper:
         self._records = RunRecords(self.storage)
         self._state = _State()
         self._metrics: dict[str, Any] | None = None  # the last of rank 0
+        self.last_metrics: list[dict[str, Any]] = []
+        """Of each rank, of the last report that was kept. May be read in any thread."""
 
     def open(self) -> Opened:
         self.storage.open()
@@ -75,7 +77,7 @@ class RunKeeper:
         for report in reports:
             metrics = [cloudpickle.loads(one) for one in report.metrics]
             checkpoint = self._commit(report, metrics[0]) if report.parts else None
-            self._metrics = metrics[0]
+            self._metrics, self.last_metrics = metrics[0], metrics
             self._records.add(report.number, metrics, report.checkpoint, self._state.failures)
             for callback in self._run.callbacks or ():
                 callback.after_report(self._context, metrics, checkpoint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import shutil
 import threading
@@ -91,7 +92,7 @@ class Session:
 
     def joined(self) -> None:
         """The rank is connected with the others."""
-        self._send(Joined(), checks=False, waits=False)
+        self._send(Joined(os.getpid()), checks=False, waits=False)
 
     def report_checkpoint(
         self,

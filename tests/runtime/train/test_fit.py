@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pathlib
 import signal
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+import runtime
 from runtime import train
 from runtime.exceptions import ActorDiedError
 from runtime.train._api.trainer import DataParallelTrainer
+from runtime.train._run import progress
 from tests.polling import eventually
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -126,6 +130,38 @@ def test_the_error_of_a_rank_is_raised(tmp_path: pathlib.Path) -> None:
     with pytest.raises(train.WorkerGroupError, match="Rank 1: ValueError: no") as caught:
         fit(raises, tmp_path, failures=1)
     assert isinstance(caught.value.worker_failures[1], ValueError)
+
+
+def takes_time(config: dict[str, Any]) -> None:
+    train.report({"step": 7})
+    eventually(pathlib.Path(config["folder"], "seen").exists)
+
+
+def test_a_run_is_shown_while_it_lasts(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "rank 0: step 7" in record.getMessage() and "ray_train_reports" in metrics():
+                (tmp_path / "seen").touch()
+
+    monkeypatch.setattr(progress, "LINE_S", 0.1)
+    caplog.set_level(logging.INFO, progress.log.name)
+    shown = Handler()
+    progress.log.addHandler(shown)
+    try:
+        fit(takes_time, tmp_path, name="shown")
+    finally:
+        progress.log.removeHandler(shown)
+    assert "shown: running, attempt 1" in caplog.text
+    assert (tmp_path / "seen").exists()
+
+
+def metrics() -> str:
+    (node,) = runtime.nodes()
+    url = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+    with urllib.request.urlopen(url, timeout=60) as reply:
+        return str(reply.read().decode())
 
 
 def dies(config: dict[str, Any]) -> None:
