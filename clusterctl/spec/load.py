@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path as FilePath
@@ -101,7 +102,8 @@ def _complete(root: yaml.Node) -> list[Problem]:
     return [problem for kind in provider_type.everyone().values() for problem in kind.complete(root)]
 
 
-def _homes() -> dict[str, list[Path]]:
+@functools.cache
+def _homes() -> Mapping[str, list[Path]]:
     """Where each key of the definition belongs, to explain misplaced ones."""
     homes: dict[str, list[Path]] = {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import functools
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +22,11 @@ _MISSING = object()
 _LARGEST = 2**63 - 1
 _WITHIN = "a number from -2^63 to 2^63"
 """What every platform and every message can hold."""
+
+
+@functools.cache
+def _description(kind: type[msgspec.Struct]) -> inspect.Type:
+    return inspect.type_info(kind)
 
 
 class Reader:
@@ -41,7 +47,7 @@ class Reader:
 
     def read(self, node: yaml.Node, kind: type[msgspec.Struct] | inspect.Type, path: Path = ()) -> Any:
         """Returns the value (builtins and Structs), or something unusable when `problems` grew."""
-        described = kind if isinstance(kind, inspect.Type) else inspect.type_info(kind)
+        described = kind if isinstance(kind, inspect.Type) else _description(kind)
         value = self._convert(node, described, path, env=False)
         return None if value is _MISSING else value
 

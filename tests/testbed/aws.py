@@ -9,6 +9,7 @@ the instances.
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -30,6 +31,7 @@ os.environ |= {  # before moto is imported, which reads them then
     "MOTO_EC2_LOAD_DEFAULT_AMIS": "false",  # hundreds, and not those that we need
 }
 
+import botocore.session
 import pytest
 from moto.core.base_backend import BackendDict
 from moto.core.models import DEFAULT_ACCOUNT_ID
@@ -42,6 +44,8 @@ from werkzeug.serving import make_server
 
 from tests.testbed import aws_rules
 
+# The models of the services, 60,000 objects of EC2 alone, are read once and not for each session.
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 REGION = "us-east-1"
 ROLE_KEY = "ASIAROLE"
 """How the access keys of roles begin; the rest is the role's name in hexadecimal digits."""
