@@ -254,9 +254,9 @@ class UdfStep:
             case "map_batches" | "map_groups":
                 return _by_batch(tables, self.udf, fn)
             case "map":
-                return _by_row(tables, self.udf, fn, _one)
+                return _by_row(tables, self.udf, fn, list.append)
             case "flat_map":
-                return _by_row(tables, self.udf, fn, _many)
+                return _by_row(tables, self.udf, fn, _extend)
             case "filter":
                 return _kept(tables, self.udf, fn)
         raise AssertionError(self.udf.kind)
@@ -354,18 +354,15 @@ def _batches_async(tables: Tables, udf: Udf, fn: Callable[..., Any], runner: asy
             yield _returned(each, udf)
 
 
-def _one(result: Any) -> Iterable[Any]:
-    return (result,)
-
-
-def _many(result: Any) -> Iterable[Any]:
-    if isinstance(result, Mapping) or not isinstance(result, Iterable):
+def _extend(made: list[Any], result: Any) -> None:
+    # Asking a class of collections.abc takes longer than making a row, and nearly all results are lists.
+    if type(result) is not list and (isinstance(result, Mapping) or not isinstance(result, Iterable)):
         raise TypeError(f"flat_map's function must return a list of rows, not {type(result).__name__}.")
-    return result
+    made.extend(result)
 
 
 def _by_row(
-    tables: Tables, udf: Udf, fn: Callable[..., Any], unpacked: Callable[[Any], Iterable[Any]]
+    tables: Tables, udf: Udf, fn: Callable[..., Any], add: Callable[[list[Any], Any], None]
 ) -> Tables:
     from runtime.data._block.batch import from_rows, rows
 
@@ -374,17 +371,21 @@ def _by_row(
         number = -1
         try:
             for number, row in enumerate(rows(table)):  # noqa: B007
-                made += unpacked(fn(row))
+                add(made, fn(row))
         except Exception as error:
             _name_row(error, udf, number, table)
             raise
-        for row in made:
-            if not isinstance(row, Mapping):
-                raise TypeError(
-                    f"{udf.name} must return a dict for each row, not {type(row).__name__}: {row!r:.80}"
-                )
+        _require_rows(made, udf)
         if made:
             yield from_rows(made)
+
+
+def _require_rows(made: list[Any], udf: Udf) -> None:
+    """Raises TypeError if one of the results is no row."""
+    for kind in dict.fromkeys(map(type, made)):
+        if not issubclass(kind, Mapping):
+            row = next(row for row in made if type(row) is kind)
+            raise TypeError(f"{udf.name} must return a dict for each row, not {kind.__name__}: {row!r:.80}")
 
 
 def _kept(tables: Tables, udf: Udf, fn: Callable[..., Any]) -> Tables:

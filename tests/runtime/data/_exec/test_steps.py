@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections import UserDict
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
-from runtime.data._exec.steps import Attempt, file_number, step_of, task_number
+from runtime.data._exec.steps import Attempt, UdfStep, file_number, step_of, task_number
 from runtime.data._plan import nodes
 from runtime.data.expressions import col, lit, monotonically_increasing_id, random
 
@@ -64,3 +68,34 @@ def test_numbers_of_files_sort_as_their_tasks_do() -> None:
     names = [f"{file_number(order):06}" for order in orders]
     assert names == sorted(names)
     assert [f"{file_number((task,)):06}" for task in (0, 12)] == ["000000", "000012"]
+
+
+def outputs(kind: nodes.UdfKind, fn: Callable[[Any], Any]) -> list[Any]:
+    step = UdfStep(nodes.Udf(kind, fn))
+    return [table.to_pylist() for table in step(iter(tables()), Attempt())]
+
+
+def test_rows_may_be_mappings_of_other_classes() -> None:
+    assert outputs("map", lambda row: row if row["x"] == 1 else UserDict(row)) == [
+        [{"x": 1}, {"x": 2}],
+        [{"x": 3}],
+    ]
+
+
+def test_flat_map_takes_all_iterables() -> None:
+    made = outputs("flat_map", lambda row: [row] if row["x"] == 1 else (row for _ in range(row["x"])))
+    assert made == [[{"x": 1}, {"x": 2}, {"x": 2}], [{"x": 3}, {"x": 3}, {"x": 3}]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "fn", "told"),
+    [
+        ("map", lambda row: row if row["x"] == 1 else 7, "must return a dict for each row, not int: 7"),
+        ("flat_map", lambda row: [row, "no row"], "must return a dict for each row, not str: 'no row'"),
+        ("flat_map", lambda row: row, "must return a list of rows, not dict"),
+        ("flat_map", lambda row: 7, "must return a list of rows, not int"),
+    ],
+)
+def test_what_is_no_row_is_named(kind: nodes.UdfKind, fn: Callable[[Any], Any], told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        outputs(kind, fn)
