@@ -191,6 +191,11 @@ class Session:
         self._uploads.cancel()
 
     @property
+    def reports(self) -> int:
+        """How many were given."""
+        return self._reports
+
+    @property
     def is_leaving(self) -> bool:
         """Whether `leave` was called."""
         return self._is_leaving

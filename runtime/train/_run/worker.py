@@ -16,7 +16,7 @@ from runtime.train._api.context import TrainContext
 from runtime.train._core.ranks import Place
 from runtime.train._core.records import Message, Record, Returned, encode
 
-from . import session
+from . import session, stacks
 from .backend import Backend
 
 ABORT_AFTER_S = 0.2
@@ -86,6 +86,8 @@ class Worker:
         self._attempt, self._session, self._thread = attempt, own, thread
         session.enter(own)
         thread.start()
+        ended = threading.Event()
+        stacks.watch(place.rank, lambda: own.reports, self.stack, ended)
         try:
             has_ended = False
             while not has_ended:
@@ -96,6 +98,7 @@ class Worker:
                 own.have_left(len(batch))
             thread.join()
         finally:
+            ended.set()
             session.enter(None)
             self._session = self._thread = None
         if failure:
