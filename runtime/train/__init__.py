@@ -25,10 +25,12 @@ _PUBLIC = {
     "runtime.train._api.context": ("TrainContext",),
     "runtime.train._api.exceptions": (
         "ControllerError",
+        "PreemptionError",
         "StorageError",
         "TrainingFailedError",
         "WorkerGroupError",
     ),
+    "runtime.train._api.preemption": ("PreemptionInfo",),
     "runtime.train._api.reporting": (
         "TRAIN_DATASET_KEY",
         "ReportedCheckpoint",
@@ -37,6 +39,7 @@ _PUBLIC = {
         "get_checkpoint",
         "get_context",
         "get_dataset_shard",
+        "get_preemption_info",
         "report",
     ),
     "runtime.train._api.result": ("Result",),

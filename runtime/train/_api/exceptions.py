@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.exceptions import RayError
+from runtime.train._api.preemption import PreemptionInfo
 
 
 class TrainingFailedError(RayError):
@@ -25,6 +26,24 @@ class WorkerGroupError(TrainingFailedError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._error_message, self.worker_failures)
+
+
+class PreemptionError(TrainingFailedError):
+    """Machines were taken away more often than `FailureConfig.max_preemption_failures`.
+
+    Attributes:
+        preemption_info: the last of them.
+    """
+
+    def __init__(self, preemption_info: PreemptionInfo) -> None:
+        super().__init__(
+            f"Machines were taken away too often. The last were {preemption_info.preempted_node_ids}, with the ranks "
+            f"{preemption_info.preempted_ranks}. FailureConfig.max_preemption_failures says how often is forgiven."
+        )
+        self.preemption_info = preemption_info
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.preemption_info,)
 
 
 class ControllerError(TrainingFailedError):

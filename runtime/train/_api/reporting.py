@@ -11,6 +11,7 @@ import msgspec
 from runtime import cloudpickle
 from runtime.train._api.config import CheckpointConsistencyMode, CheckpointUploadMode
 from runtime.train._api.context import TrainContext
+from runtime.train._api.preemption import PreemptionInfo
 from runtime.train._run.session import current
 
 if TYPE_CHECKING:
@@ -108,6 +109,19 @@ def get_all_reported_checkpoints(
     """
     found = cloudpickle.loads(current().reported_checkpoints(timeout_s))
     return [ReportedCheckpoint(checkpoint, metrics) for checkpoint, metrics in found]
+
+
+def get_preemption_info() -> PreemptionInfo | None:
+    """Machines of the run that will be taken away, while there is time to save a checkpoint; None: none will. Failures
+    that follow count as preemptions (`FailureConfig.max_preemption_failures`).
+
+    All ranks get the same answer: it waits for all of them, so call it equally often on all ranks.
+
+    Raises:
+        RuntimeError: this is not a training function.
+    """
+    nodes = current().preempted()
+    return PreemptionInfo(None, nodes) if nodes else None
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> DataIterator:

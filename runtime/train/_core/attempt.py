@@ -98,8 +98,8 @@ class Attempt:
         """How many ranks are connected with the others."""
         self.returned: dict[int, bytes] = {}
         self.errors: dict[int, BaseException] = {}
-        self.untold_failures = 0
-        """The number of failures with this attempt's, if the keeper was not told of it yet; else 0."""
+        self.untold_failures: int | None = None
+        """The number of failures with this attempt's, if the keeper was not told of it yet."""
         self.is_ended = False
         """The processes of ranks that had not left were ended."""
         self._ends: dict[int, str] = {}  # why processes have ended
@@ -209,6 +209,12 @@ class Attempt:
         for rank in sorted(self.active):
             waits.append(Wait(("train", rank), f"the training function on rank {rank}", since_s))
         return waits
+
+    def stall(self, limit_s: float | None) -> str:
+        """What an error says about ranks that wait for too long."""
+        stacks = "\n".join(f"Rank {rank}:\n{text}" for rank, text in sorted(self.stacks.items()))
+        limit = f"{limit_s:g} s" if limit_s is not None else "a while"
+        return f"Nothing went on for {limit}: {self.stalled}.\n{stacks}"
 
     def preparations(self, since_s: float) -> list[Wait]:
         """What an attempt that has not started waits for."""

@@ -24,6 +24,7 @@ from runtime._controllers.controller import (
     Forget,
     Item,
     Key,
+    Noticed,
     Overdue,
     Perform,
     Reply,
@@ -35,17 +36,20 @@ from runtime._controllers.controller import (
     Take,
     TimerFired,
     Wait,
+    Watch,
 )
 from runtime._controllers.members import CALLABLE, Group, MemberState
 from runtime._core.fsm import Machine
 from runtime.exceptions import RayActorError
 
+from . import records
 from .attempt import Attempt
 from .failure_policy import Decision, FailurePolicy
 from .limits import END_S, EXPLAINED_S, LEAVE_S, REPLACE_S, REPLACED_S, STACKS_S, STARTS, TAKEN
 from .plan import ABORT, Aborted, Failures, Keeper, Plan
+from .processes import Machines, Processes
 from .ranks import placed
-from .records import Answered, Asked, Committed, Joined, Message, Reported, Returned, Uploaded, Wanted, decode
+from .records import Committed, Message, decode
 from .reports import Complete
 from .scaling_policy import Gangs, Size
 from .states import STARTING, TRANSITIONS, Input, State
@@ -62,7 +66,7 @@ class TrainController:
         self.attempt = Attempt()
         self.latest = b""  # the latest committed checkpoint, pickled
         self._keeper = keeper
-        self._policy = FailurePolicy(plan.max_failures)
+        self._policy = FailurePolicy(plan.max_failures, max_preemptions=plan.max_preemptions)
         self._size = Size(plan.least or plan.size, plan.size)
         self._patience_s = min(REPLACE_S, plan.resize_s)
         self._generation = 0
@@ -71,8 +75,9 @@ class TrainController:
         self._is_looking = False
         self._waits = 0  # for workers; the last is over if `_has_waited`
         self._has_waited = False
-        self._restarts: dict[Key, int] = {}  # of the members, as the last `ActorUp` told
-        self._needed: dict[Key, int] = {}  # restarts after which a member that died is there again
+        self._processes = Processes()
+        self._machines = Machines()
+        self._told = 0  # messages
         self._lost_starts = 0  # processes that ended since the training function ran last
         self._end: BaseException | None = None
         self._value = b""
@@ -89,7 +94,7 @@ class TrainController:
         match event:
             case Begin():
                 self._state_s = now
-                effects += self._keep(Perform("open", self._keeper.open))
+                effects += [Watch("nodes"), *self._keep(Perform("open", self._keeper.open))]
             case Done(("keeper", what), value):
                 effects += self._kept(what, value, now)
             case Failed(("keeper", what), error):
@@ -142,7 +147,10 @@ class TrainController:
             case Overdue(wait):
                 effects += self._overdue(wait, now)
             case ActorUp(key, restarts=restarts):
-                self._restarts[key] = restarts
+                self._processes.up(key, restarts)
+            case Noticed(news) if self._machines.take(news.node_id, news.state.value):
+                if news.node_id in attempt.nodes:
+                    effects += self._tell_all(records.Preempted({**self._machines.leaving(attempt.nodes)}))
             case ActorLost(key, reason) if key in self._group.members:
                 self._lost_starts += self.machine.state in STARTING
                 attempt.process_ended(key, reason)
@@ -170,15 +178,15 @@ class TrainController:
             waits += attempt.leaves(self._state_s)
             waits += attempt.preparations(self._state_s)
             waits += self._group.waiting_for()
-            for key in self._missing():
-                if self._group.members[key].state is MemberState.READY:
-                    what = f"the end of the process of {key!r}, whose calls fail"
-                    waits.append(Wait(("replaced", key), what, self._state_s, REPLACED_S))
+            running = [member.key for member in self._group.in_state(MemberState.READY)]
+            for key in self._processes.missing(running):
+                what = f"the end of the process of {key!r}, whose calls fail"
+                waits.append(Wait(("replaced", key), what, self._state_s, REPLACED_S))
         elif state is State.RUNNING:
             waits += attempt.waits(self._state_s, None if attempt.is_leaving else self.plan.stall_s)
         elif state is State.SHUTTING_DOWN:
             waits += attempt.leaves(self._state_s)
-            if attempt.untold_failures:
+            if attempt.untold_failures is not None:
                 waits.append(Wait("explained", "the cluster to say why a process has ended", self._state_s))
         return waits
 
@@ -207,7 +215,7 @@ class TrainController:
                 self._move(Input.OVER, now)
         if attempt.active or self._queue or self._complete:
             return effects
-        if attempt.untold_failures:
+        if attempt.untold_failures is not None:
             # Workers that start anew say why earlier ones have ended, so that only the end may have to wait for that.
             is_time = self.machine.state in STARTING and self._enough_are_up()
             return [*effects, *self._tell_failure(is_time)]
@@ -218,16 +226,8 @@ class TrainController:
             effects += self._prepare(now)
         return effects
 
-    def _missing(self) -> list[Key]:
-        """Workers whose process has ended, and which are not known to have another one."""
-        return [
-            key
-            for key, count in self._needed.items()
-            if key in self._group.members and self._restarts.get(key, 0) < count
-        ]
-
     def _ready(self) -> list[Key]:
-        missing = self._missing()
+        missing = self._processes.missing(self._group.members)
         return [member.key for member in self._group.in_state(*CALLABLE) if member.key not in missing]
 
     def _enough_are_up(self) -> bool:
@@ -242,9 +242,8 @@ class TrainController:
         workers = [order[place.worker] for place in places]
         missing = ["rendezvous"] if self.plan.has_rendezvous else []
         missing += ["shards"] if self.plan.shards_of is not None else []
-        restarts = [self._restarts.get(key, 0) for key in workers]
-        number = self.attempt.number + 1
-        nodes = [members[key].node_id for key in workers]
+        number, nodes = self.attempt.number + 1, [members[key].node_id for key in workers]
+        restarts = self._processes.restarts(workers)
         self.attempt = Attempt(number, places, workers, restarts, missing, nodes)
         effects: list[Effect] = []
         if "rendezvous" in missing:
@@ -262,7 +261,7 @@ class TrainController:
         if attempt.missing:
             return []
         attempt.is_preparing = False
-        is_same = attempt.restarts == [self._restarts.get(key, 0) for key in attempt.workers]
+        is_same = attempt.restarts == self._processes.restarts(attempt.workers)
         if not is_same or not {*attempt.workers} <= {*self._ready()}:
             return []  # where the ranks meet may be gone: all of it once more
         self._lost_starts = 0
@@ -377,18 +376,18 @@ class TrainController:
         attempt, ledger = self.attempt, self.attempt.ledger
         for record in decode(batch):
             match record:
-                case Joined(pid):
+                case records.Joined(pid):
                     attempt.joined += 1
                     attempt.pids[rank] = pid
-                case Reported():
+                case records.Reported():
                     ledger.report(rank, record)
-                case Uploaded(number, part):
+                case records.Uploaded(number, part):
                     ledger.upload(rank, number, part)
-                case Asked():
+                case records.Asked():
                     ledger.ask(rank, record)
-                case Wanted():
+                case records.Wanted():
                     attempt.wanted.append((rank, record))
-                case Returned(value, has_left):
+                case records.Returned(value, has_left):
                     if not has_left:
                         attempt.returned[rank] = value
                         ledger.returned(rank)
@@ -400,7 +399,7 @@ class TrainController:
             return effects
         try:
             for number, data in ledger.take_answers():
-                effects += self._tell_all(Answered(number, data))
+                effects += self._tell_all(records.Answered(number, data))
             problem = ledger.divergence()
         except ValueError as error:
             problem = str(error)
@@ -425,8 +424,8 @@ class TrainController:
 
     def _tell(self, rank: int, message: Message) -> list[Effect]:
         attempt = self.attempt
-        number = message.count if isinstance(message, Committed) else message.number
-        key = ("tell", attempt.number, rank, type(message).__name__, number)
+        self._told += 1
+        key = ("tell", attempt.number, rank, self._told)
         return [Call(key, attempt.workers[rank], "tell", (attempt.number, message))]
 
     # ------------------------------------------------------------ the keeper
@@ -461,7 +460,7 @@ class TrainController:
                 effects += self._answer_wanted()
             case ("list", attempt.number, int(rank), int(number)):
                 if rank in attempt.active:
-                    effects += self._tell(rank, Answered(number, value, is_list=True))
+                    effects += self._tell(rank, records.Answered(number, value, is_list=True))
             case "close":
                 self._move(Input.CLOSED_WITH_ERROR if self._end is not None else Input.CLOSED, now)
                 effects.append(Stop(value))
@@ -481,7 +480,7 @@ class TrainController:
 
     def _is_gone(self, rank: int) -> None:
         """A rank's process is gone, whether the group knows it yet or not."""
-        self._needed[self.attempt.workers[rank]] = self.attempt.restarts[rank] + 1
+        self._processes.gone(self.attempt.workers[rank], self.attempt.restarts[rank])
 
     def _failed(self, rank: int, error: BaseException, now: float) -> list[Effect]:
         """A rank has failed. The others leave the training function, whatever follows."""
@@ -495,15 +494,19 @@ class TrainController:
         attempt.is_preparing = False
         if not is_first:
             return []
-        decision = self._policy.failed(attempt.has_joined, attempt.ledger.completed > 0)
+        taken = self._machines.leaving(attempt.nodes)  # one that goes fails the others as well
+        if taken:
+            decision = self._policy.preempted()
+        else:
+            decision = self._policy.failed(attempt.has_joined, attempt.ledger.completed > 0)
         attempt.untold_failures = self._policy.failures
         effects = self._tell_failure(attempt.is_explained)
-        if attempt.untold_failures:
+        if attempt.untold_failures is not None:
             effects.append(Sleep(("explained", attempt.number), EXPLAINED_S))
         match decision:
             case Decision.GIVE_UP:
                 effects += self._leave(now)
-                self._end = Failures("The training function has failed.", attempt.errors)
+                self._end = Failures("The training function has failed.", attempt.errors, taken)
                 self._move(Input.OVER, now)
             case Decision.WARM:
                 effects += [*self._leave(now), *self._wait_for_workers()]
@@ -516,10 +519,10 @@ class TrainController:
     def _tell_failure(self, is_time: bool) -> list[Effect]:
         """Has the keeper note the attempt's failure, once it is known why processes have ended."""
         attempt = self.attempt
-        if not attempt.untold_failures or not is_time:
+        if attempt.untold_failures is None or not is_time:
             return []
         failed = (attempt.untold_failures, dict(attempt.errors))
-        attempt.untold_failures = 0
+        attempt.untold_failures = None
         return self._keep(Perform("failed", self._keeper.failed, failed))
 
     def _leave(self, now: float) -> list[Effect]:
@@ -536,7 +539,7 @@ class TrainController:
     def _cold(self, now: float) -> list[Effect]:
         """Ends all processes and starts new ones. What they have said before is still taken."""
         effects: list[Effect] = list(self._group.end(now))
-        self._needed.clear()
+        self._processes.forget()
         self.attempt.is_preparing = False
         self.attempt.is_ended = True
         if self.machine.state is State.SHUTTING_DOWN:
@@ -578,9 +581,7 @@ class TrainController:
             attempt.stacks[rank] = text
             if not attempt.active <= attempt.stacks.keys():
                 return []
-        stacks = "\n".join(f"Rank {rank}:\n{text}" for rank, text in sorted(attempt.stacks.items()))
-        limit = f"{self.plan.stall_s:g} s" if self.plan.stall_s is not None else "a while"
-        return self._give_up(Failures(f"Nothing went on for {limit}: {attempt.stalled}.\n{stacks}"), now)
+        return self._give_up(Failures(attempt.stall(self.plan.stall_s)), now)
 
     def _request(self, number: int, what: Any, now: float) -> list[Effect]:
         if what == ABORT:

@@ -17,11 +17,19 @@ class FailurePolicy:
     Args:
         max_failures: how many are forgiven; -1: all.
         failures: those of the run so far, which a restarted controller has read.
+        max_preemptions: how many failures of machines that are taken away are no failures; -1: all.
     """
 
-    def __init__(self, max_failures: int, failures: int = 0) -> None:
+    def __init__(self, max_failures: int, failures: int = 0, max_preemptions: int = -1) -> None:
         self.failures = failures
         self._max_failures = max_failures
+        self._max_preemptions = max_preemptions
+        self._preemptions = 0
+
+    def preempted(self) -> Decision:
+        """Counts a failure that was announced: its machine is taken away."""
+        self._preemptions += 1
+        return Decision.GIVE_UP if 0 <= self._max_preemptions < self._preemptions else Decision.WARM
 
     def failed(self, has_joined: bool, has_progressed: bool) -> Decision:
         """Counts a failure.

@@ -56,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True):
         least: of such a run; 0: its size does not change.
         room_for: called in a thread: for how many workers more there is room now; for a run that grows.
         resize_s: how often it is called; and so long, but 30 s at most, such a run waits for a worker's replacement.
-        max_failures: see `FailurePolicy`.
+        max_failures, max_preemptions: see `FailurePolicy`.
         has_rendezvous: rank 0 says where the ranks meet before they begin.
         shards_of: called with the nodes of the ranks, in a thread: what each rank gets of the data sets; None: nothing.
         stall_s: how long a rank may wait for another's report, at most; None: without a limit.
@@ -68,17 +68,25 @@ class Plan(msgspec.Struct, frozen=True):
     room_for: Callable[[], int] | None = None
     resize_s: float = 60.0
     max_failures: int = 0
+    max_preemptions: int = -1
     has_rendezvous: bool = False
     shards_of: Any = None
     stall_s: float | None = None
 
 
 class Failures(Exception):
-    """The workers have failed. `errors`: by rank; none where the run failed as a whole."""
+    """The workers have failed. `errors`: by rank; none where the run failed as a whole. `preempted`: ranks by node, if
+    machines were taken away too often."""
 
-    def __init__(self, message: str, errors: Mapping[int, BaseException] | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        errors: Mapping[int, BaseException] | None = None,
+        preempted: Mapping[str, list[int]] | None = None,
+    ) -> None:
         super().__init__(message)
         self.errors = errors or {}
+        self.preempted = preempted or {}
 
 
 class Aborted(Exception):

@@ -84,7 +84,13 @@ class Answered(msgspec.Struct, frozen=True, tag=True):
     is_list: bool = False
 
 
-Message = Committed | Answered
+class Preempted(msgspec.Struct, frozen=True, tag=True):
+    """To a rank: machines will be taken away. `ranks`: those on them, by node."""
+
+    ranks: dict[str, list[int]]
+
+
+Message = Committed | Answered | Preempted
 
 _decoder = msgspec.msgpack.Decoder(list[Record])
 

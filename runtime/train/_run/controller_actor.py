@@ -125,6 +125,7 @@ def _plan(job: Job, keeper: RunKeeper) -> Plan:
         room_for=_room(job).now,
         resize_s=scaling.elastic_resize_monitor_interval_s,
         max_failures=job.run.failure_config.max_failures,
+        max_preemptions=job.run.failure_config.max_preemption_failures,
         has_rendezvous=job.backend.has_rendezvous,
         shards_of=shards_of,
         stall_s=job.report_timeout_s,

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from runtime.exceptions import ActorDiedError, RayActorError, RayTaskError
-from runtime.train._api.exceptions import ControllerError, WorkerGroupError
+from runtime.train._api.exceptions import (
+    ControllerError,
+    PreemptionError,
+    TrainingFailedError,
+    WorkerGroupError,
+)
+from runtime.train._api.preemption import PreemptionInfo
 from runtime.train._core.plan import Failures
 
 SHOWN = 3
@@ -24,10 +30,12 @@ def cause(error: BaseException) -> Exception:
     return chosen if isinstance(chosen, Exception) else RuntimeError(repr(chosen))
 
 
-def failure(error: BaseException) -> WorkerGroupError | ControllerError:
+def failure(error: BaseException) -> TrainingFailedError:
     """What `fit` raises."""
     if not isinstance(error, Failures):
         return ControllerError(cause(error))
+    if error.preempted:
+        return PreemptionError(PreemptionInfo(None, dict(error.preempted)))
     return WorkerGroupError("\n".join([f"{error}", *_lines(error.errors)]), by_rank(error.errors))
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from runtime import cloudpickle
 from runtime.train._api.config import CheckpointUploadMode
 from runtime.train._api.context import TrainContext
@@ -19,6 +21,7 @@ from runtime.train._core.records import (
     Committed,
     Joined,
     Message,
+    Preempted,
     Record,
     Reported,
     Returned,
@@ -66,6 +69,7 @@ class Session:
         self._lock = threading.Condition()  # guards what follows
         self._committed = 0
         self._answers: dict[int, bytes] = {}
+        self._preempted: dict[str, list[int]] = {}
         self._sent = 0
         self._put = 0
         self._is_leaving = False
@@ -157,6 +161,17 @@ class Session:
         self._send(Asked(number, what, data))
         return decoded(self._answer(number))
 
+    def preempted(self) -> dict[str, list[int]]:
+        """The ranks whose machines will be taken away, by node, as far as any rank knows.
+
+        Raises:
+            Left: the training function is to end.
+        """
+        known: dict[str, list[int]] = {}
+        for data in self.exchange("get_preemption_info", msgspec.msgpack.encode(self._preempted)):
+            known.update(msgspec.msgpack.decode(data, type=dict[str, list[int]]))
+        return known
+
     def reported_checkpoints(self, timeout_s: float | None) -> bytes:
         """The run's checkpoints, pickled, once this rank's reports are committed.
 
@@ -181,6 +196,8 @@ class Session:
                     self.checkpoint = cloudpickle.loads(checkpoint) if checkpoint else self.checkpoint
                 case Answered(number, data):
                     self._answers[number] = data
+                case Preempted(ranks):
+                    self._preempted = ranks
             self._lock.notify_all()
 
     def leave(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import os
 import pathlib
 import threading
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from runtime import train
+from runtime._session.ask import ask_control
+from runtime._wire.messages.control import DrainNode
 from runtime.train._api.trainer import DataParallelTrainer
 from tests.polling import eventually
 from tests.under_test import NAME, ray
@@ -109,6 +112,53 @@ def test_a_run_grows_when_there_is_room_and_its_workers_keep_their_processes(
     assert len(before) == 2
     assert len(after) == 3
     assert before < after
+
+
+def saves_when_told(config: dict[str, Any]) -> int:
+    """Saves a checkpoint when its machine is to be taken away; ends when it goes on from it."""
+    folder = pathlib.Path(config["folder"])
+    checkpoint = train.get_checkpoint()
+    if checkpoint is not None:
+        with checkpoint.as_directory() as saved:
+            return int(pathlib.Path(saved, "step").read_text())
+    (folder / f"on-{ray.get_runtime_context().get_node_id()}").touch()
+    for step in itertools.count():
+        train.report({"step": step})
+        time.sleep(0.02)
+        info = train.get_preemption_info()
+        if info is not None:
+            assert info.preempted_ranks == [0]
+            (folder / "own").mkdir()
+            (folder / "own" / "step").write_text(str(step))
+            train.report({"step": step}, checkpoint=train.Checkpoint.from_directory(str(folder / "own")))
+            (folder / "saved").touch()
+            time.sleep(600)
+    return 0
+
+
+def test_a_machine_that_is_taken_away_lets_the_function_save_and_is_no_failure(
+    cluster: Any, tmp_path: pathlib.Path
+) -> None:
+    def take_away() -> None:
+        assert eventually(lambda: [*tmp_path.glob("on-*")])
+        node = next(tmp_path.glob("on-*")).name.removeprefix("on-")
+        secret = pathlib.Path(cluster._secret_file).read_bytes().strip()
+        drain = DrainNode(bytes.fromhex(node), "it is wanted elsewhere", only_if_idle=False)
+        ask_control(cluster.address, secret, drain)
+        assert eventually(lambda: (tmp_path / "saved").exists())
+        cluster.remove_node(cluster.east, allow_graceful=False)
+        cluster.east = cluster.add_node(num_cpus=2, labels={"zone": "east"}, resources={"licence": 2})
+
+    taking = threading.Thread(target=take_away)
+    taking.start()
+    result = DataParallelTrainer(
+        saves_when_told,
+        train_loop_config={"folder": str(tmp_path)},
+        scaling_config=train.ScalingConfig(label_selector={"zone": "east"}),
+        run_config=train.RunConfig(storage_path=str(tmp_path / "runs")),
+    ).fit()
+    taking.join()
+    assert result.return_value == result.metrics["step"]
 
 
 def until_alone(config: dict[str, Any]) -> int:

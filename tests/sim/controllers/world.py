@@ -28,6 +28,7 @@ from runtime._controllers.controller import (
     Store,
     Submit,
     Take,
+    Watch,
 )
 from runtime.exceptions import ActorDiedError
 from tests.sim.events import Events
@@ -137,6 +138,8 @@ class SimEngine:
                     self._after(lambda: self._restart(actor))
             case Call():
                 self._call(effect)
+            case Watch():
+                pass  # a simulation tells what it likes
             case Submit():
                 self._submit(effect)
             case Take(key, items):

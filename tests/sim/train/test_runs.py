@@ -66,6 +66,7 @@ def run(
     keeper_fails: float = 0.0,
     crashes: int = 0,
     abort_after_s: float = 0.0,
+    drain_after_s: float = 0.0,
     **plan: Any,
 ) -> Ran:
     world = Events(seed)
@@ -86,6 +87,8 @@ def run(
             steps = world.rng.randrange(5, 400) if crashes > 0 else 0
             crashes -= 1
             loop = Loop(Checked(controller, world, steps), engine)
+            if drain_after_s:
+                world.at(drain_after_s, lambda engine=engine: engine.drain("node-0"))
             if abort_after_s:
                 world.at(abort_after_s, lambda loop=loop: loop.request(ABORT))
             try:
@@ -234,6 +237,17 @@ def test_those_who_are_there_keep_their_processes_and_ranks_when_a_run_grows() -
             assert first.items() <= last.items()
         assert first.keys() <= last.keys()
     assert untouched > 5  # in the others a rank was slow to leave
+
+
+def test_machines_that_are_taken_away_are_told_and_are_no_failures() -> None:
+    told = 0
+    for seed in range(40):
+        ran = run(seed, Program(steps=40), drain_after_s=8.0, max_failures=0)
+        check_finished(ran, 40)
+        check_nothing_is_lost(ran)
+        assert ran.keeper.failures == 0
+        told += any(one.preempted for one in ran.engine.all)
+    assert told > 10
 
 
 def test_a_seed_is_a_run() -> None:

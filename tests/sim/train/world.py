@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime._controllers.controller import ActorLost, Call, Done, Event, Failed, Forget, Item, Key
+from runtime._controllers.controller import ActorLost, Call, Done, Event, Failed, Forget, Item, Key, Noticed
+from runtime._core.nodes import NodeState
+from runtime._extension.news import NodeChanged
 from runtime.exceptions import ActorDiedError
 from runtime.train._core.plan import Kept, Opened
 from runtime.train._core.ranks import Place
@@ -17,6 +19,7 @@ from runtime.train._core.records import (
     Asked,
     Committed,
     Joined,
+    Preempted,
     Record,
     Reported,
     Returned,
@@ -96,7 +99,7 @@ class MemoryKeeper:
 
     def failed(self, failures: int, errors: Mapping[int, BaseException]) -> None:
         self._perhaps_fail()
-        if failures <= self.failures or not errors:
+        if failures < self.failures or not errors:
             self.world.fail(f"{failures} failures after {self.failures}, errors: {errors}")
         self.failures = failures
 
@@ -142,6 +145,7 @@ class Training:
     waits_for: tuple[str, int] | None = None
     told: set[tuple[str, int]] = field(default_factory=set)
     reported: int = 0
+    preempted: dict[str, list[int]] = field(default_factory=dict)
 
 
 class TrainEngine(SimEngine):
@@ -202,6 +206,18 @@ class TrainEngine(SimEngine):
                     answered(f"{method} of {actor.key}")
 
         self._after(begun)
+
+    def drain(self, node: str) -> None:
+        """The node goes: told first, and some time later its workers are moved."""
+        self._due.append(Noticed(NodeChanged(node, NodeState.DRAINING, "", node, {}, {})))
+
+        def move() -> None:
+            self._due.append(Noticed(NodeChanged(node, NodeState.DEAD, "it was drained", node, {}, {})))
+            for actor in [actor for actor in self.actors.values() if actor.node == node]:
+                actor.node = "new"
+                self._restart(actor)
+
+        self.world.at(1.0, move)
 
     # ------------------------------------------------------------ the training function
 
@@ -288,6 +304,8 @@ class TrainEngine(SimEngine):
                         if not is_list and decoded(data) != ranks:
                             self.world.fail(f"the answer is not that of all ranks: {data!r}")
                         training.told.add(("answer", number))
+                    case Preempted(ranks):
+                        training.preempted = ranks
                 if training.waits_for in training.told:
                     training.waits_for = None
                     self._next(training)

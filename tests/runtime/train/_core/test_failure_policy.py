@@ -23,3 +23,9 @@ def test_decisions(max_failures: int, progress: str, expected: str) -> None:
 
 def test_failures_of_an_earlier_controller_count() -> None:
     assert FailurePolicy(1, failures=1).failed(True, True) is Decision.GIVE_UP
+
+
+def test_machines_that_are_taken_away_are_counted_by_themselves() -> None:
+    policy = FailurePolicy(max_failures=0, max_preemptions=2)
+    assert [policy.preempted() for _ in range(3)] == [Decision.WARM, Decision.WARM, Decision.GIVE_UP]
+    assert policy.failures == 0
