@@ -47,7 +47,7 @@ _PUBLIC = {
     "runtime.train.data_config": ("DataConfig",),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
-_PACKAGES = ("collective", "huggingface", "lightgbm", "lightning", "torch", "xgboost")
+_PACKAGES = ("collective", "huggingface", "lightgbm", "lightning", "tensorflow", "torch", "xgboost")
 
 __all__ = sorted(_MODULES)
 

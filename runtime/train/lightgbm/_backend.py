@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from dataclasses import dataclass
 from typing import Any
 
 from runtime.train._api.trainer import BackendConfig
+from runtime.train._run.addresses import exchanged
 from runtime.train._run.backend import Backend, WorkerContext
 from runtime.train._run.session import current
-from runtime.util import get_node_ip_address
 
 _network: dict[str, Any] = {}
 
@@ -32,10 +31,9 @@ class LightGBMBackend(Backend):
         """Chooses a port and learns those of the others."""
         if context.get_world_size() == 1:
             return
-        port = _free_port()
-        machines = current().exchange("join", f"{get_node_ip_address()}:{port}".encode())
+        port, machines = exchanged()
         _network.update(
-            machines=",".join(each.decode() for each in machines),
+            machines=",".join(machines),
             local_listen_port=port,
             num_machines=context.get_world_size(),
             pre_partition=True,
@@ -54,10 +52,3 @@ def get_network_params() -> dict[str, Any]:
     """
     current()
     return dict(_network)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
