@@ -300,11 +300,11 @@ def test_the_logger_of_the_name_is_the_engines(tmp_path: pathlib.Path) -> None:
 def test_libraries_that_are_not_here_say_so(tmp_path: pathlib.Path) -> None:
     out = run_with_alias(
         """
-        for name in ("train", "workflow", "util.sgd", "util.horovod", "util.tracing"):
+        for name in ("tune", "workflow", "util.sgd", "util.horovod", "util.tracing"):
             try:
                 __import__(f"ray.{name}")
             except ImportError as error:
-                print("core API and Ray Data only" in str(error))
+                print("core API, Ray Data and Ray Train only" in str(error))
         """,
         folder=tmp_path,
     )
