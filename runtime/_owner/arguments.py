@@ -66,8 +66,6 @@ class ArgumentPacker:
         entries: list[Entry] = []
         places: list[int | str] = []
         plain, plain_kwargs = _split(args, kwargs, entries, places)
-        if not kwargs and len(entries) == len(args):
-            return self._held(None, entries, places, entries.copy())
         serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
         if serialized.size_bytes > INLINE_BYTES:
             # They keep what they refer to until it is held below.
@@ -78,11 +76,7 @@ class ArgumentPacker:
             serialized = serialization.serialize((plain, plain_kwargs) if plain_kwargs else (plain,))
         # Without `nested`: the receiver makes the references anyway, before anything else.
         value = Value(INLINE, serialized.data, tuple(map(bytes, serialized.buffers)))
-        return self._held(value, entries, places, entries + serialized.references)
-
-    def _held(
-        self, value: Value | None, entries: list[Entry], places: list[int | str], held: list[Entry]
-    ) -> PackedArguments:
+        held = entries + serialized.references
         with self._links.lock:
             hold_all(held)
             if held:
@@ -187,15 +181,13 @@ class ArgumentReader:
             Exception: what an argument's object holds instead of a value; RaySystemError if it cannot be rebuilt.
             LostArguments: not `waits`, and arguments are lost. The others are on this node then.
         """
-        packed, inline = push.args, push.inline
-        kwargs: dict[str, Any] = {}
-        made: list[Entry] = []
-        if packed is not None:
-            parts, made = unpickle(packed.data, list(map(serialization.aligned, packed.buffers)))
-            args = parts[0]
-            kwargs = parts[1] if len(parts) > 1 else kwargs
-        else:
-            args = [None] * (len(push.refs) + (len(inline.positions) if inline is not None else 0))
+        packed = push.args
+        if packed is None:
+            return (), {}, []
+        parts, made = unpickle(packed.data, list(map(serialization.aligned, packed.buffers)))
+        args = parts[0]
+        kwargs: dict[str, Any] = parts[1] if len(parts) > 1 else {}
+        inline = push.inline
         if inline is not None:
             values, inside = unpickle_all(inline.data)
             made += inside

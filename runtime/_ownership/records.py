@@ -88,7 +88,7 @@ class PackedArguments:
     """The arguments of a call, packed.
 
     Args:
-        value: everything but the top-level references; None: nothing else, and these are all positional.
+        value: everything but the top-level references.
         entries: the top-level references.
         places: their positions or keywords.
         held: every object that the arguments refer to; the caller holds them until the call is over.

@@ -37,7 +37,7 @@ END_S = 20.0
 METRICS = (
     Metric("nodes bound", PER_S, 1, 4, ""),
     Metric("graph of 3 tasks", PER_S, 10, 25, "two, and one of their results"),
-    Metric("graph of 3 actor calls", PER_S, 10, 25, "a chain: three round trips of the driver"),
+    Metric("graph of 3 actor calls", PER_S, 10, 25, "a chain"),
     Metric("graph of 3 actor calls, pipelined", PER_S, 10, 25, ""),
     Metric("compiled one actor: to first result", "s", 8, 16, "`experimental_compile`, one execution"),
     Metric("compiled one actor", PER_S, 1.1, 1.5, "one by one"),

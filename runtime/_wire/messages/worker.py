@@ -107,7 +107,7 @@ class Push(Message, frozen=True, array_like=True, tag=410):
     task_id: bytes  # 24 bytes
     key: bytes
     method: str
-    args: Value | None  # None: nothing but top-level references, if anything
+    args: Value | None  # None: no arguments
     refs: list[Argument]
     num_returns: int  # -1: a streaming generator; -2: the same, and the result is the list of its references
     caller: WorkerAddress | None = None  # None: the process at the other end of the connection

@@ -58,15 +58,6 @@ def test_references_at_top_level_become_values(process: LoneProcess) -> None:
     assert [ref.keyword for ref in push.refs] == ["named"]
 
 
-def test_references_alone_need_no_pickle(process: LoneProcess) -> None:
-    small, large = process.objects.put(1), process.objects.put(bytes(200_000))
-    for args, expected in (((small, small), (1, 1)), ((small, large), (1, bytes(200_000)))):
-        got, named, push = travel(process, *args)
-        assert (got, named) == (expected, {})
-        assert push.args is None
-    assert travel(process, named=small)[:2] == ((), {"named": 1})
-
-
 def test_nested_references_stay_references(process: LoneProcess) -> None:
     ref = process.objects.put(1)
     got, _, _ = travel(process, [ref])
