@@ -123,7 +123,7 @@ _NOT_QUICK = (
     ),
 )
 """What `--quick` leaves out: those, many seeds, and of the rest the files that take longest."""
-_LONG = (*_SLOW, *_folders("runtime/api", "runtime/util", "runtime/data", "sim", "clusterctl", "autoscaler"))
+_LONG = (*_SLOW, *_folders("runtime/api", "runtime/util", "sim", "clusterctl", "autoscaler", "runtime/data"))
 """Where the files are that take long, the longest first."""
 
 
