@@ -355,7 +355,7 @@ def _guard_interrupts(core: Core) -> None:
         signal.pthread_kill(main.ident, signal.SIGINT)
 
     def interrupted(number: int, frame: Any) -> None:
-        if core_worker.current_or_none() is not core or core.pump.interruptible(again):
+        if core_worker.current_or_none() is not core or core.pump.interruptible(frame, again):
             signal.default_int_handler(number, frame)
 
     signal.signal(signal.SIGINT, interrupted)

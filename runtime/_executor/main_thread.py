@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import Any
+from types import FrameType
 
 from runtime._owner.context import Execution
 from runtime._transport.pump import Pump
@@ -56,10 +56,10 @@ class MainThread:
         assert self.thread.ident is not None
         signal.pthread_kill(self.thread.ident, signal.SIGINT)
 
-    def _interrupted(self, _signal: int, _frame: Any) -> None:
+    def _interrupted(self, _signal: int, frame: FrameType | None) -> None:
         running = self.running
         if running is None or running is not self._target or self._held:
             return
-        if self._pump.interruptible(self._send_signal):
+        if self._pump.interruptible(frame, self._send_signal):
             self._target = None
             raise KeyboardInterrupt

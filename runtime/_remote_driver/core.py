@@ -12,6 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from types import FrameType
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -266,9 +267,9 @@ class RemotePump:
         """Takes all that the driver process knew when this was called."""
         self._core.request(messages.Barrier, None, ANSWER_S)
 
-    def interruptible(self, retry: Callable[[], None]) -> bool:
+    def interruptible(self, frame: FrameType | None, retry: Callable[[], None]) -> bool:
         """See `Pump.interruptible`: a message that is numbered and not sent would break the connection for good."""
-        return self._core.interrupts.may_raise(retry)
+        return self._core.interrupts.may_raise(frame, retry)
 
     def kick(self) -> None:
         """Nothing: what is sent leaves by itself."""

@@ -19,6 +19,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from runtime._wire.handshake import HandshakeError
@@ -374,10 +375,10 @@ class Pump:
                 except Exception:
                     report("sending")
 
-    def interruptible(self, retry: Callable[[], None]) -> bool:
-        """For a signal handler: whether it may raise now. Not while its thread changes shared state: then `retry`
-        runs a moment later, on another thread, to send the signal again."""
-        return self._interrupts.may_raise(retry)
+    def interruptible(self, frame: FrameType | None, retry: Callable[[], None]) -> bool:
+        """For a signal handler: whether it may raise now. Not while its thread changes shared state or runs a
+        finalizer: then `retry` runs a moment later, on another thread, to send the signal again."""
+        return self._interrupts.may_raise(frame, retry)
 
     # ------------------------------------------------------------ waking
 

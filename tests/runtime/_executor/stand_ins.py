@@ -71,7 +71,7 @@ class Pump:
     def call(self, connection: Peer, request: Any, _timeout_s: float) -> None:
         self.asked.append(request)
 
-    def interruptible(self, _retry: Callable[[], None]) -> bool:
+    def interruptible(self, _frame: Any, _retry: Callable[[], None]) -> bool:
         return self.may_interrupt
 
     def wait(self, ready: Callable[[], Any], timeout_s: float | None = None, look_s: float = 0.0) -> bool:

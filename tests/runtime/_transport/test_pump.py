@@ -574,10 +574,10 @@ def test_a_signal_waits_while_its_thread_holds_the_lock() -> None:
     pump = Pump(ignore)
     sent_again = threading.Event()
     with pump.lock:
-        assert not pump.interruptible(sent_again.set)
+        assert not pump.interruptible(None, sent_again.set)
         elsewhere: list[bool] = []
-        in_threads(1, lambda _: elsewhere.append(pump.interruptible(sent_again.set)))
+        in_threads(1, lambda _: elsewhere.append(pump.interruptible(None, sent_again.set)))
         assert elsewhere == [True]
     assert sent_again.wait(LIMIT_S)
-    assert pump.interruptible(sent_again.set)
+    assert pump.interruptible(None, sent_again.set)
     pump.stop()
