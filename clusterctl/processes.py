@@ -31,6 +31,12 @@ def is_alive(pid: int, ticks: int) -> bool:
     return fields is not None and fields[0] != b"Z" and int(fields[19]) == ticks
 
 
+def runs(pid: int) -> bool:
+    """Whether a process of this number runs (a zombie does not)."""
+    fields = _stat(pid)
+    return fields is not None and fields[0] != b"Z"
+
+
 def of_machines(ids: Collection[str]) -> dict[str, set[int]]:
     """Live processes of each machine, the caller's own process left out."""
     tags: dict[int, str | None] = {}

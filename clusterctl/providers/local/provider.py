@@ -212,7 +212,9 @@ class LocalMachines:
         with contextlib.suppress(FileNotFoundError):
             for entry in os.scandir(self._root):
                 creator = entry.name.rpartition(".")[2]
-                abandoned = creator == str(os.getpid()) or not os.path.exists(f"/proc/{creator}")
+                abandoned = creator == str(os.getpid()) or not (
+                    creator.isdigit() and processes.runs(int(creator))
+                )
                 if entry.name.startswith(".") and abandoned:
                     shutil.rmtree(entry.path, ignore_errors=True)
         for folder in (self._root, self._root.parent):

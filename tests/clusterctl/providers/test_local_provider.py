@@ -6,6 +6,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import time
 from collections.abc import Collection, Iterator
 
@@ -181,6 +182,21 @@ def test_cleanup_leaves_nothing_and_spares_others(provider: LocalMachines) -> No
     provider.terminate([machine.id for machine in provider.list()])
     provider.cleanup()
     assert not root(provider).exists()
+
+
+def test_cleanup_removes_the_draft_of_a_process_that_was_killed_and_not_waited_for(
+    provider: LocalMachines,
+) -> None:
+    creator = subprocess.Popen(["sleep", "600"])
+    draft = root(provider) / f".abc.{creator.pid}"
+    draft.mkdir(parents=True)
+    provider.cleanup()
+    assert draft.exists()
+    creator.kill()
+    assert eventually(lambda: not processes.runs(creator.pid))
+    provider.cleanup()
+    assert not root(provider).exists()
+    creator.wait()
 
 
 def test_who_is_killed_while_a_machine_is_removed_leaves_none_that_nobody_lists(

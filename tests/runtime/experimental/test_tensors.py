@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -65,6 +66,7 @@ class Actor:
     def kept(self) -> int:
         from runtime.experimental import tensors
 
+        gc.collect()  # importing torch leaves cycles that hold the frames, and so the arguments, of the first call
         return len(tensors._kept)
 
     def pid(self) -> int:
