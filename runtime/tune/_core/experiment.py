@@ -72,7 +72,7 @@ _L, _S, _I = RunnerState.PLACING, RunnerState.STARTING, RunnerState.IDLE
 _B, _V, _D = RunnerState.BUSY, RunnerState.LEAVING, RunnerState.DEAD
 
 TRANSITIONS: Final[Mapping[tuple[RunnerState, RunnerEvent], Edge[RunnerState]]] = {
-    (_L, RunnerEvent.PLACED): Edge(_S, "its placement group is there"),
+    (_L, RunnerEvent.PLACED): Edge(_S, "its placement group is made"),
     (_L, RunnerEvent.DIED): Edge(_D, "its placement group could not be made, or no trial waits for it"),
     (_S, RunnerEvent.UP): Edge(_I, "its process is there"),
     (_S, RunnerEvent.DIED): Edge(_D, "its process ended before it was ready, or no trial waits for it"),
@@ -116,7 +116,7 @@ class Setting(msgspec.Struct, frozen=True):
         runner: the class of the runners' actors.
         args: of their constructors.
         options_of: the options of an actor with these resources, in a placement group or None.
-        place: makes a placement group and waits for it; needed for more than one bundle.
+        place: makes a placement group, for more than one bundle.
         remove: removes a placement group.
         reuses: whether a runner takes the next trial when its own has ended.
         most_waiting: how many trials wait for runners at most.
@@ -144,10 +144,14 @@ class Experiment:
 
     Args:
         flush: called every `FLUSH_S` seconds and at the end.
+
+    Attributes:
+        groups: the placement groups that are to be removed, by the numbers of their runners.
     """
 
     def __init__(self, study: Study, setting: Setting, flush: Callable[[], None]) -> None:
         self.study = study
+        self.groups: dict[int, Any] = {}
         self._setting = setting
         self._flush = flush
         self._runners: dict[int, Runner] = {}
@@ -182,6 +186,8 @@ class Experiment:
                 self._saved(number, saved, effects, now)
             case Failed(("save", int(number), _), _error):
                 self._saved(number, None, effects, now)
+            case Done(("remove", int(number))) | Failed(("remove", int(number))):
+                self.groups.pop(number, None)
             case Done(("leave", int(number), _), has_left):
                 self._left(number, bool(has_left), effects, now)
             case Failed(("leave", int(number), _), _error):
@@ -239,7 +245,7 @@ class Experiment:
             self._spare(effects)
         if study.error is not None:
             effects.append(Stop(error=study.error))
-        elif study.has_ended:
+        elif study.has_ended and not self.groups and not self._coming_groups():
             self._flush()
             effects.append(Stop(study.trials))
         elif study.is_stuck and not self._of:
@@ -251,6 +257,9 @@ class Experiment:
                     )
                 )
             )
+
+    def _coming_groups(self) -> bool:
+        return any(runner.state is RunnerState.PLACING for runner in self._runners.values())
 
     def _begin_one(self) -> bool:
         """Has the scheduler choose a trial, if there is room for one more. Returns whether there is one."""
@@ -297,6 +306,7 @@ class Experiment:
             self._create_actor(runner, effects)
 
     def _placed(self, number: int, group: Any, effects: list[Effect]) -> None:
+        self.groups[number] = group
         runner = self._runners.get(number)
         if runner is None:
             effects.append(Perform(("remove", number), self._setting.remove, (group,)))

@@ -198,7 +198,12 @@ class Study:
     @property
     def is_stuck(self) -> bool:
         """Whether all trials that are left are paused, and no other will come."""
-        return self._is_exhausted and len(self._live) == self.counts[TrialState.PAUSED] and not self._held
+        return bool(
+            self._is_exhausted
+            and self._live
+            and len(self._live) == self.counts[TrialState.PAUSED]
+            and not self._held
+        )
 
     def choose(self, most_pending: int) -> Trial | None:
         """The trial that a runner is wanted for next; None: there is none now. It is STARTING then.

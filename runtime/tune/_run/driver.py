@@ -118,8 +118,9 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
     storage = storage_of(definition.run)
     storage.open()
     staging = storage.folder if storage.is_local else tempfile.mkdtemp(prefix="tune-")
-    rules = _rules(trainable, definition, storage.folder, staging)
     past = journal.read(storage)
+    seed = past[0][2] if past else None
+    rules = _rules(trainable, definition, seed, storage.folder, staging)
     if resume is None and past:
         raise TuneError(
             f"The folder {storage.folder} has an experiment already. Choose another RunConfig.name, or go on with "
@@ -132,7 +133,7 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
     if resume is None:
         storage.write(DEFINITION, cloudpickle.dumps(definition))
     study = Study(rules, _Nowhere())
-    _search_begins(definition, study, past)
+    _search_begins(definition, study)
     folder = Folder(storage.path, storage.name, definition.run.storage_filesystem, DEFINITION)
     keeper = ExperimentKeeper(storage, folder, staging, _callbacks(definition), study.get_trials)
     study.replay(past[1:], keeper)
@@ -156,6 +157,8 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
             storage.folder,
         )
     finally:
+        for group in experiment.groups.values():
+            _removed(group)
         shown.stop(study)
         for callback in keeper.callbacks:
             callback.on_experiment_end(trials=study.trials)
@@ -167,10 +170,10 @@ def past_trials(trainable: str, definition: Definition) -> list[Trial]:
     """The trials of an experiment as its folder tells."""
     storage = storage_of(definition.run)
     staging = storage.folder
-    rules = _rules(Equipped(_nothing), definition, storage.folder, staging)
-    study = Study(rules, _Nowhere())
     past = journal.read(storage)
-    _search_begins(definition, study, past)
+    seed = past[0][2] if past else None
+    study = Study(_rules(Equipped(_nothing), definition, seed, storage.folder, staging), _Nowhere())
+    _search_begins(definition, study)
     study.replay(past[1:], _Nowhere())
     return study.trials
 
@@ -191,11 +194,13 @@ class _Nowhere:
     def log_line(self, file_name: str, text: str) -> None: ...
 
 
-def _rules(trainable: Equipped, definition: Definition, folder: str, local_folder: str) -> Rules:
+def _rules(
+    trainable: Equipped, definition: Definition, seed: int | None, folder: str, local_folder: str
+) -> Rules:
     tune, run = definition.tune, definition.run
     assert run.failure_config is not None
     assert run.checkpoint_config is not None
-    searcher = tune.search_alg if tune.search_alg is not None else BasicVariantGenerator()
+    searcher = tune.search_alg if tune.search_alg is not None else BasicVariantGenerator(random_state=seed)
     if not isinstance(searcher, Searcher):
         raise TypeError(f"search_alg must be a Searcher, not {searcher!r}.")
     if tune.max_concurrent_trials and not isinstance(searcher, BasicVariantGenerator | ConcurrencyLimiter):
@@ -271,10 +276,8 @@ def _resources_of(trainable: Equipped) -> Callable[[dict[str, Any]], PlacementGr
     return lambda _config: one
 
 
-def _search_begins(definition: Definition, study: Study, past: list[records.Record]) -> None:
+def _search_begins(definition: Definition, study: Study) -> None:
     tune, searcher, space = definition.tune, study.rules.searcher, definition.param_space
-    if past and past[0][2] is not None and isinstance(searcher, BasicVariantGenerator):
-        searcher.repeat(past[0][2])
     if isinstance(searcher, BasicVariantGenerator):
         searcher.configure(space, tune.num_samples)
     elif not searcher.set_search_properties(tune.metric, tune.mode, space) and _has_choices(space):
@@ -359,9 +362,7 @@ def _placed(factory: PlacementGroupFactory) -> Any:
     from runtime.util.placement_group import placement_group
 
     bundles = [bundle or {"CPU": 0.001} for bundle in factory.bundles]
-    group = placement_group(bundles, strategy=factory.strategy)
-    runtime.get(group.ready())
-    return group
+    return placement_group(bundles, strategy=factory.strategy)  # the actor waits for it
 
 
 def _removed(group: Any) -> None:
