@@ -25,6 +25,7 @@ _PUBLIC = {
     "runtime.tune._api.reporting": ("TuneContext", "get_checkpoint", "get_context", "report"),
     "runtime.tune._api.resources": ("PlacementGroupFactory",),
     "runtime.tune._api.result_grid": ("Result", "ResultGrid"),
+    "runtime.tune._api.simulate": ("simulate",),
     "runtime.tune._api.trainable": (
         "Trainable",
         "register_trainable",

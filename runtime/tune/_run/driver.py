@@ -28,7 +28,7 @@ from runtime.tune._core.experiment import Experiment, Setting
 from runtime.tune._core.names import Naming
 from runtime.tune._core.study import Rules, Study
 from runtime.tune._core.trial import Trial
-from runtime.tune._run import journal, progress
+from runtime.tune._run import journal, progress, simulation
 from runtime.tune._run.keeper import ExperimentKeeper
 from runtime.tune._run.place import Folder
 from runtime.tune._run.runner import Runner, Setup
@@ -380,3 +380,36 @@ def _callbacks(definition: Definition) -> list[Callback]:
     if is_installed():
         defaults.append(TBXLoggerCallback)
     return given + [cls() for cls in defaults if not any(isinstance(each, cls) for each in given)]
+
+
+def virtual_study(definition: Definition) -> Study:
+    """The study of an experiment that runs nowhere."""
+    study = Study(_rules(Equipped(_nothing), definition, None, "simulated", "simulated"), _Nowhere())
+    _search_begins(definition, study)
+    return study
+
+
+def simulated(
+    definition: Definition, curve: simulation.Curve, workers: int, start_s: float
+) -> tuple[list[Trial], simulation.VirtualCluster, float]:
+    """The trials of an experiment that runs on a virtual clock, the cluster, and how long it took there."""
+    study = virtual_study(definition)
+    tune, rules = definition.tune, study.rules
+    is_basic = isinstance(rules.searcher, BasicVariantGenerator)
+    setting = Setting(
+        runner=None,
+        args=(),
+        options_of=simulation.options_of,
+        place=_unplaced,
+        remove=_unplaced,
+        reuses=tune.reuse_actors,
+        most_waiting=MOST_WAITING if is_basic else 1,
+        most_running=tune.max_concurrent_trials or 0,
+        budget_s=tune.budget_s,
+    )
+    cluster = simulation.simulate(study, setting, _Nowhere(), curve, workers, start_s)
+    return study.trials, cluster, cluster.now()
+
+
+def _unplaced(_what: Any) -> None:
+    """Virtual workers need no placement groups."""
