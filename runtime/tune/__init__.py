@@ -1,0 +1,1 @@
+"""Studies of many trials, with Ray Tune's API."""
