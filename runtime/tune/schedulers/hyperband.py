@@ -70,7 +70,7 @@ class HyperBandScheduler(ObjectiveScheduler):
             return
         if self._current is None or self._current.is_halved or self._current.is_full:
             self._current = self._open_bracket()
-        self._current.trials[trial.trial_id] = trial
+        self._current.join(trial)
         self._bracket_of[trial.trial_id] = self._current
 
     def _open_bracket(self) -> Bracket:
@@ -111,8 +111,7 @@ class HyperBandScheduler(ObjectiveScheduler):
 
     def _is_ready(self, bracket: Bracket) -> bool:
         """Whether all trials of the bracket have reached the rung, and no more are expected to join."""
-        is_complete = bracket.is_halved or bracket.is_full or bracket is not self._current
-        return bracket.all_wait and is_complete
+        return bracket.all_wait and (bracket.is_halved or bracket.is_full)
 
     def _halve(self, controller: Controller, bracket: Bracket, reporting: Any | None) -> str:
         """Stops a rung's worst trials and promotes the others. Returns the decision on the one that reports."""
@@ -214,14 +213,20 @@ class Bracket:
         self.observations: dict[str, Observation] = {}
         self.waiting: set[str] = set()
         self._size = size
+        self._joined = 0
         self._halvings = halvings
         self._eta = eta
         self._max_t = max_t
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more trials."""
-        return len(self.trials) >= self._size
+        """Whether all its trials have joined. Those that fail are not replaced."""
+        return self._joined >= self._size
+
+    def join(self, trial: Any) -> None:
+        """Takes a trial."""
+        self.trials[trial.trial_id] = trial
+        self._joined += 1
 
     @property
     def is_last_rung(self) -> bool:

@@ -215,7 +215,9 @@ class Study:
         self._restart(trial)
 
     def _restart(self, trial: SimulatedTrial) -> None:
-        trial.state = copy.deepcopy(trial.checkpoint) if trial.checkpoint is not None else {"step": 0, "time": 0.0}
+        trial.state = (
+            copy.deepcopy(trial.checkpoint) if trial.checkpoint is not None else {"step": 0, "time": 0.0}
+        )
         self._schedule(trial)
 
     def _schedule(self, trial: SimulatedTrial) -> None:
