@@ -134,7 +134,9 @@ class PB2(PopulationBasedTraining):
     def _exploit(self, controller: Controller, member: Member, donor: Member) -> bool:
         is_done = super()._exploit(controller, member, donor)
         if not is_done:
-            self._starts.pop(member.trial.trial_id, None)  # a config was chosen, but the trial does not use it
+            self._starts.pop(
+                member.trial.trial_id, None
+            )  # a config was chosen, but the trial does not use it
         return is_done
 
     def _leave(self, trial: Any) -> None:

@@ -120,7 +120,8 @@ def test_schedulers_by_name() -> None:
 
 def test_importing_is_light() -> None:
     heavy = "numpy", "pandas", "torch", "sklearn", "scipy"
-    program = f"import sys, runtime.tune.schedulers, runtime.tune.stopper; print([m for m in {heavy} if m in sys.modules])"
+    names = "runtime.tune.schedulers, runtime.tune.schedulers.pb2, runtime.tune.stopper"
+    program = f"import sys, {names}; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
