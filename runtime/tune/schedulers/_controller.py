@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-PENDING = "PENDING"
 RUNNING = "RUNNING"
 PAUSED = "PAUSED"
 
@@ -31,7 +30,7 @@ class Trial(Protocol):
 
 
 class Controller(Protocol):
-    """The study as schedulers see and steer it. All calls but the first two take constant time."""
+    """The study as schedulers see and steer it. All calls but `get_trials` and `get_live_trials` take constant time."""
 
     @property
     def search_alg(self) -> Any: ...
@@ -45,11 +44,15 @@ class Controller(Protocol):
         ...
 
     def next_pending(self) -> Any | None:
-        """The oldest trial that has not run yet."""
+        """The oldest pending trial: it has not run yet, or is to be tried again after a failure."""
         ...
 
     def next_paused(self) -> Any | None:
-        """The trial that has been paused longest."""
+        """The trial that has been paused longest and is ready."""
+        ...
+
+    def is_ready(self, trial: Any) -> bool:
+        """Whether a trial can be chosen to run: it is pending or paused, and its checkpoint is complete."""
         ...
 
     def stop_trial(self, trial: Any) -> None:
@@ -63,15 +66,16 @@ class Controller(Protocol):
     def exploit(
         self, trial: Any, donor: Any, config: dict[str, Any], experiment_tag: str = ""
     ) -> bool | None:
-        """`trial` continues from `donor`'s latest checkpoint with `config`; a paused trial does so when it is resumed.
+        """Changes a paused or running trial: it continues from `donor`'s latest checkpoint with `config`.
 
-        A running donor that can save on request is saved first. Returns False, and changes nothing, if the donor
-        has no checkpoint.
+        It is paused until `choose_trial_to_run` returns it. A running donor that can save on request is saved first,
+        and one that is being saved is waited for. The donor may be the trial itself. Returns False, and changes
+        nothing, if the donor has no checkpoint.
         """
         ...
 
     def set_resources(self, trial: Any, placement_group_factory: Any) -> None:
-        """`trial` continues with other resources, from a checkpoint if it is running."""
+        """Changes a trial's resources. A running one is saved, and paused until `choose_trial_to_run` returns it."""
         ...
 
     def total_resources(self) -> Mapping[str, float]:

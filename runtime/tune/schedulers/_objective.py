@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.train._core.retention import lookup
+
 from ._controller import Controller, Trial
 from .trial_scheduler import DEFAULT_METRIC, FIFOScheduler, as_number, missing_key_message
 
@@ -31,7 +33,7 @@ def check_positive(**values: float) -> None:
 
 
 class ObjectiveScheduler(FIFOScheduler):
-    """Base of the schedulers that read a metric and a time from results.
+    """Base of the schedulers that read a metric and a time from results. Keys of nested results are joined with "/".
 
     Args:
         time_attr: result key that grows with a trial's progress.
@@ -95,13 +97,14 @@ class ObjectiveScheduler(FIFOScheduler):
         if observation is not None:
             self._complete_ids.add(trial.trial_id)
             return observation
-        role, key = ("metric", self._metric) if self._time_attr in result else ("time_attr", self._time_attr)
-        self._on_missing(trial, str(key), role, result)
+        has_time = lookup(result, self._time_attr) is not None
+        role, key = ("metric", str(self._metric)) if has_time else ("time_attr", self._time_attr)
+        self._on_missing(trial, key, role, result)
         return None
 
     def _read(self, trial: Trial, result: dict[str, Any]) -> Observation | None:
         """Reads time and score; None if one is missing."""
-        time, value = result.get(self._time_attr), result.get(str(self._metric))
+        time, value = lookup(result, self._time_attr), lookup(result, str(self._metric))
         if time is None or value is None:
             return None
         score = as_number(value, str(self._metric), trial)

@@ -13,10 +13,11 @@ INFINITE = math.inf
 
 @dataclass(slots=True)
 class _Curve:
-    """One curve so far: number and sum of its values, and the first cell that its latest mean does not cover yet."""
+    """One curve so far: number and sum of its values, its last time, and the first cell that no mean of it covers."""
 
     count: int = 0
     total: float = 0.0
+    time: float = -INFINITE
     covered: int = 0
 
 
@@ -39,13 +40,16 @@ class RunningMeans:
         self._cells_per_unit = 0
 
     def add(self, curve: str, time: float, value: float) -> None:
-        """A curve has a value at a time that is not before its last one."""
+        """A curve has a value at a time. It is left out unless it is later than the curve's last one."""
         cell = self._cell(time)
         known = self._curves.get(curve)
         if known is None:
             known = self._curves[curve] = _Curve(covered=cell)
         elif known.covered < cell:
             self._cover(known.covered, cell, known.total / known.count)
+        elif time <= known.time:
+            return
+        known.time = time
         known.count += 1
         known.total += value
         # The latest mean holds at this very time so far; the next report extends it. A second report in one cell

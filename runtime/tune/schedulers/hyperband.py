@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from typing import Any
 
-from ._controller import PAUSED, Controller
+from ._controller import Controller
 from ._objective import ObjectiveScheduler, Observation
 from .trial_scheduler import TrialScheduler
 
@@ -97,6 +97,9 @@ class HyperBandScheduler(ObjectiveScheduler):
         observation = self._observe(trial, result)
         if bracket is None or observation is None:
             return TrialScheduler.CONTINUE
+        if trial.trial_id in bracket.waiting:
+            # It runs again: `choose_trial_to_run` has halved the bracket. Restoring a study repeats its results only.
+            self._halve(controller, bracket, None)
         self._promoted.pop(trial.trial_id, None)
         bracket.observations[trial.trial_id] = observation
         if observation.time < bracket.milestone or (bracket.is_last_rung and not self._stop_last_trials):
@@ -155,6 +158,10 @@ class HyperBandScheduler(ObjectiveScheduler):
         if bracket is not None and self._is_ready(bracket):
             self._halve(controller, bracket, None)
 
+    def state(self) -> dict[str, int]:
+        """How many brackets there are, and how many trials were stopped at rungs."""
+        return {"num_brackets": sum(len(band) for band in self._bands), "num_stopped": self._num_stopped}
+
     def on_trial_error(self, controller: Controller, trial: Any) -> None:
         """The bracket does without the trial."""
         super().on_trial_error(controller, trial)
@@ -172,23 +179,25 @@ class HyperBandScheduler(ObjectiveScheduler):
 
     def choose_trial_to_run(self, controller: Controller) -> Any | None:
         """A trial that has passed a rung, else a new one. If there is neither, an incomplete bracket is halved."""
-        chosen = self._promoted_trial() or controller.next_pending()
+        chosen = self._promoted_trial(controller) or controller.next_pending()
         if chosen is None and self._current is not None and self._current.all_wait:
             self._halve(controller, self._current, None)
-            chosen = self._promoted_trial()
+            chosen = self._promoted_trial(controller)
         return chosen
 
-    def _promoted_trial(self) -> Any | None:
+    def _promoted_trial(self, controller: Controller) -> Any | None:
         for trial_id in self._promoted:
             trial = self._bracket_of[trial_id].trials[trial_id]
-            if trial.status == PAUSED:
+            if controller.is_ready(trial):
                 return trial
         return None
 
     def debug_string(self) -> str:
         """A line for each bracket: its size, its next rung, its trials by status."""
-        brackets = sum(len(band) for band in self._bands)
-        lines = [f"Using HyperBand: num_stopped={self._num_stopped} total_brackets={brackets}"]
+        state = self.state()
+        lines = [
+            f"Using HyperBand: num_stopped={state['num_stopped']} total_brackets={state['num_brackets']}"
+        ]
         for number, band in enumerate(self._bands):
             lines.append(f"Round #{number}:")
             lines += [f"  {bracket.debug_string()}" for bracket in band]

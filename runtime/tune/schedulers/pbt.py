@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._controller import PAUSED, PENDING, RUNNING, Controller, Trial
+from ._controller import PAUSED, RUNNING, Controller, Trial
 from ._explore import Explore, check_mutations, explore, fill, mutated_part, perturbed_tag
 from ._objective import ObjectiveScheduler, Observation, check_positive
 from ._ranking import Ranking
@@ -42,6 +42,7 @@ class Member:
         trained: its time then.
         perturbed: the time from which its next interval counts.
         iteration: its training iteration then.
+        due: number of the result with which its last interval ended.
         policy: the exploits it goes back to.
     """
 
@@ -52,6 +53,7 @@ class Member:
     trained: float = 0
     perturbed: float = 0
     iteration: int = 0
+    due: int = 0
     policy: _Policy | None = None
 
 
@@ -142,7 +144,12 @@ class PopulationBasedTraining(ObjectiveScheduler):
         self._ranking: Ranking[str] = Ranking()
         # Trials that may run, least trained first. An entry is void once its trial runs or has trained further.
         self._queue: list[tuple[float, int, str]] = []
+        # Trials that have not reported since they joined, paused or were changed, with the number of results then.
+        self._silent: dict[str, int] = {}
+        self._results = 0
+        # Trials that wait for the others in synchronous mode, and those of them whose checkpoint may be incomplete.
         self._arrived: set[str] = set()
+        self._unsaved: dict[str, None] = {}
         self._warned: set[str] = set()
         self._num_perturbations = 0
 
@@ -153,8 +160,8 @@ class PopulationBasedTraining(ObjectiveScheduler):
             ValueError: the study has a searcher that learns, or metric or mode are unknown.
         """
         super().on_trial_add(controller, trial)
-        # Variants of a search space, which need no results, come from a searcher that knows their tags.
-        if controller.search_alg is not None and not hasattr(controller.search_alg, "tag_of"):
+        # Only the searcher that makes the variants of a search space knows their number; it needs no results.
+        if controller.search_alg is not None and not hasattr(type(controller.search_alg), "total_samples"):
             raise ValueError(
                 f"{type(self).__name__} changes the hyperparameters of trials, so that a searcher cannot learn from "
                 f"them: remove search_alg={type(controller.search_alg).__name__} from TuneConfig."
@@ -172,12 +179,20 @@ class PopulationBasedTraining(ObjectiveScheduler):
         return fill(config, self._hyperparam_mutations, self._random)
 
     def _enqueue(self, member: Member) -> None:
+        """The trial may run. It is queued even if it is running: it might be paused without further notice."""
+        self._silent.pop(member.trial.trial_id, None)
+        self._silent[member.trial.trial_id] = self._results
         heapq.heappush(self._queue, (member.trained, member.number, member.trial.trial_id))
 
     def on_trial_result(self, controller: Controller, trial: Any, result: dict[str, Any]) -> str:
         """At the end of an interval: exploit, make room for others, or go on."""
         member = self._members.get(trial.trial_id)
         observation = self._observe(trial, result)
+        self._results += 1
+        self._silent.pop(trial.trial_id, None)
+        if trial.trial_id in self._arrived:
+            # It runs again: `choose_trial_to_run` has perturbed all. Restoring a study repeats its results only.
+            self._perturb_all(controller)
         if member is None or observation is None or observation.time < self._burn_in_period:
             return TrialScheduler.CONTINUE
         if observation.time - member.perturbed < self._perturbation_interval:
@@ -185,19 +200,32 @@ class PopulationBasedTraining(ObjectiveScheduler):
         self._save_member(member, observation, result)
         if self._synch:
             self._arrived.add(trial.trial_id)
+            self._unsaved[trial.trial_id] = None
             return TrialScheduler.PAUSE
         member.perturbed = member.trained
-        others_wait = controller.next_pending() is not None or controller.next_paused() is not None
+        others_wait = self._others_wait(controller, member)
         donor = self._draw_donor(trial.trial_id)
-        if donor is not None and self._exploit(controller, member, donor):
-            if others_wait and trial.status == RUNNING:
-                controller.pause_trial(trial, should_checkpoint=False)
-            self._enqueue(member)
-            return TrialScheduler.NOOP
-        if not others_wait:
-            return TrialScheduler.CONTINUE
+        is_changed = donor is not None and self._exploit(controller, member, donor)
+        member.due = self._results
         self._enqueue(member)
-        return TrialScheduler.PAUSE
+        if is_changed:
+            return TrialScheduler.NOOP
+        return TrialScheduler.PAUSE if others_wait else TrialScheduler.CONTINUE
+
+    def _others_wait(self, controller: Controller, member: Member) -> bool:
+        """Whether trials have no worker.
+
+        A trial that was chosen to run may wait for a worker still. It does if it has been silent for the whole interval
+        of this one and is not running. Those that are silent and running are at most as many as there are workers.
+        """
+        if controller.next_pending() is not None or controller.next_paused() is not None:
+            return True
+        for trial_id, since in self._silent.items():
+            if since >= member.due:
+                return False
+            if self._members[trial_id].trial.status != RUNNING:
+                return True
+        return False
 
     def _save_member(self, member: Member, observation: Observation, result: dict[str, Any]) -> None:
         """Notes how a trial stands at the end of an interval."""
@@ -278,6 +306,7 @@ class PopulationBasedTraining(ObjectiveScheduler):
     def _perturb_all(self, controller: Controller) -> None:
         """Perturbs the population, all of whose members have paused."""
         self._arrived.clear()
+        self._unsaved.clear()
         size, ranked = self._quantile_size(), len(self._ranking)
         weak = [self._members[self._ranking[place]] for place in range(size)]
         strong = [self._members[self._ranking[place]] for place in range(ranked - size, ranked)]
@@ -294,6 +323,8 @@ class PopulationBasedTraining(ObjectiveScheduler):
         self._members.pop(trial.trial_id, None)
         self._ranking.discard(trial.trial_id)
         self._arrived.discard(trial.trial_id)
+        self._unsaved.pop(trial.trial_id, None)
+        self._silent.pop(trial.trial_id, None)
 
     def on_trial_error(self, controller: Controller, trial: Any) -> None:
         """The trial leaves the population."""
@@ -313,19 +344,47 @@ class PopulationBasedTraining(ObjectiveScheduler):
     def choose_trial_to_run(self, controller: Controller) -> Any | None:
         """The trial that has trained least. In synchronous mode none that has reached the end of the interval."""
         pending = controller.next_pending()
-        if pending is None and self._members and len(self._arrived) == len(self._members):
+        if pending is None and self._all_arrived(controller):
             self._perturb_all(controller)
-        while self._queue:
-            trained, _, trial_id = self._queue[0]
-            member = self._members.get(trial_id)
-            if member is not None and member.trained == trained and trial_id not in self._arrived:
-                trial = member.trial
-                if trial.status in (PENDING, PAUSED):
-                    return trial
-            heapq.heappop(self._queue)
-        if pending is not None or self._synch:
-            return pending
+        chosen = self._least_trained(controller)
+        if pending is not None and pending is not chosen:
+            # A trial that is tried again after a failure has no place in the queue.
+            member = self._members.get(pending.trial_id)
+            if chosen is None or member is None or member.trained < self._members[chosen.trial_id].trained:
+                return pending
+        if chosen is not None or self._synch:
+            return chosen
         return controller.next_paused()
+
+    def _all_arrived(self, controller: Controller) -> bool:
+        """Whether the whole population waits, with complete checkpoints."""
+        if not self._members or len(self._arrived) < len(self._members):
+            return False
+        while self._unsaved:
+            trial_id = next(iter(self._unsaved))
+            if not controller.is_ready(self._members[trial_id].trial):
+                return False
+            del self._unsaved[trial_id]
+        return True
+
+    def _least_trained(self, controller: Controller) -> Any | None:
+        """The first of the queue that is ready. Those whose checkpoint is still being written keep their places."""
+        not_ready: list[tuple[float, int, str]] = []
+        found = None
+        while self._queue and found is None:
+            trained, _, trial_id = entry = self._queue[0]
+            member = self._members.get(trial_id)
+            if member is None or member.trained != trained or trial_id in self._arrived:
+                heapq.heappop(self._queue)
+            elif controller.is_ready(member.trial):
+                found = member.trial
+            else:
+                heapq.heappop(self._queue)
+                if member.trial.status == PAUSED:
+                    not_ready.append(entry)
+        for entry in not_ready:
+            heapq.heappush(self._queue, entry)
+        return found
 
     def debug_string(self) -> str:
         """How many exploits there were."""

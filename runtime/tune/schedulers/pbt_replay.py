@@ -78,7 +78,6 @@ class PopulationBasedTrainingReplay(FIFOScheduler):
         logger.info("Trial %s goes on with %s at training iteration %s", trial.trial_id, config, step)
         self._num_perturbations += 1
         self.current_config = config
-        controller.pause_trial(trial, should_checkpoint=True)
         controller.exploit(trial, trial, dict(config), perturbed_tag(self.experiment_tag, config, config))
         return TrialScheduler.NOOP
 

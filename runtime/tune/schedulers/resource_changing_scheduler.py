@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from runtime.train._core.retention import lookup
+
 from ._controller import Controller
 from ._ranking import Ranking
 from .trial_scheduler import FIFOScheduler, TrialScheduler
@@ -59,9 +61,9 @@ class DistributeResources:
             ValueError: the trials have several bundles and `add_bundles` is False.
         """
         base = scheduler.base_trial_resources
-        if base is None or result.get("training_iteration", 1) < 1:
+        if base is None or result.get("training_iteration", 1) < 1 or not any(base.bundles):
             return None
-        bundles: Bundles = [dict(bundle) for bundle in base.bundles]
+        bundles = filled_bundles(base)
         if not self.add_bundles and len(bundles) > 1:
             raise ValueError(
                 f"Trials have {len(bundles)} bundles: add_bundles=False needs one, pass add_bundles=True."
@@ -83,7 +85,7 @@ class DistributeResources:
 
     def _units_of(self, trial: Any, base: Bundles, unit: dict[str, float]) -> int:
         """How many units a trial has gained so far."""
-        bundles = trial.placement_group_factory.bundles
+        bundles = filled_bundles(trial.placement_group_factory)
         if self.add_bundles:
             return len(bundles) - len(base)
         return fitting({name: bundles[0].get(name, 0) - base[0].get(name, 0) for name in NAMES}, unit)
@@ -177,10 +179,11 @@ class DistributeResourcesToTopJob(DistributeResources):
                 "DistributeResourcesToTopJob needs a metric and a mode: pass them to it, to the base scheduler or to "
                 "TuneConfig."
             )
-        if result.get(metric) is not None and not math.isnan(result[metric]):
-            self._ranking.put(trial, result[metric] if mode == "max" else -result[metric])
+        value = lookup(result, metric)
+        if value is not None and not math.isnan(value):
+            self._ranking.put(trial, value if mode == "max" else -value)
         gain = fitting(self.free(controller, scheduler), unit)
-        base: Bundles = scheduler.base_trial_resources.bundles
+        base = filled_bundles(scheduler.base_trial_resources)
         if gain < 0:
             return max(has_units + gain, 0)
         best = self._best(base, unit, limit)
@@ -203,9 +206,14 @@ def fitting(resources: Mapping[str, float], unit: Mapping[str, float]) -> int:
     return min(math.floor(resources.get(name, 0) / unit[name] + EPSILON) for name in NAMES if unit.get(name))
 
 
+def filled_bundles(factory: Any) -> Bundles:
+    """The bundles of a placement group factory that hold something: the first may be empty."""
+    return [dict(bundle) for bundle in factory.bundles if bundle]
+
+
 def rebuilt(base: Any, bundles: Bundles) -> Any:
     """A placement group factory like `base` with other bundles."""
-    head: Bundles = [{}] if getattr(base, "head_bundle_is_empty", False) else []
+    head: Bundles = [] if base.bundles[0] else [{}]
     return type(base)(head + bundles, base.strategy)
 
 

@@ -1,6 +1,6 @@
 """Stoppers, with Ray Tune's names: rules that end trials or the whole study by their results.
 
-They need nothing else of the project.
+They know nothing of the rest of `runtime.tune`.
 """
 
 from .experiment_plateau import ExperimentPlateauStopper

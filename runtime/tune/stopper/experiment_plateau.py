@@ -6,6 +6,8 @@ import statistics
 from bisect import insort
 from typing import Any
 
+from runtime.train._core.retention import lookup
+
 from .stopper import Stopper
 
 
@@ -44,7 +46,13 @@ class ExperimentPlateauStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether the study ends with this result."""
-        insort(self._top_values, result[self._metric])
+        value = lookup(result, self._metric)
+        if value is None:
+            raise ValueError(
+                f"ExperimentPlateauStopper needs the metric {self._metric!r} in all results, but one of trial "
+                f"{trial_id} has only {sorted(map(str, result))}."
+            )
+        insort(self._top_values, value)
         if len(self._top_values) > self._top:
             self._top_values.pop(-1 if self._mode == "min" else 0)
         self._iterations = self._iterations + 1 if self.has_plateaued() else 0

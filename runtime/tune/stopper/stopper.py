@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from runtime.train._core.retention import lookup
+
 
 class Stopper:
     """Decides from results which trials end, and when the study ends. Subclass it for rules of your own."""
@@ -59,12 +61,13 @@ class DictionaryStopper(Stopper):
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether a bound is reached. Raises ValueError if the result lacks one of the keys."""
         for key, bound in self._criteria.items():
-            if key not in result:
+            value = lookup(result, key)
+            if value is None:
                 raise ValueError(
                     f"stop has the key {key!r}, but a result of trial {trial_id} has only "
                     f"{sorted(map(str, result))}. Report {key!r} with every result, or leave it out of stop."
                 )
-            if result[key] >= bound:
+            if value >= bound:
                 return True
         return False
 

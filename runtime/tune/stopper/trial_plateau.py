@@ -7,6 +7,8 @@ import statistics
 from collections import deque
 from typing import Any
 
+from runtime.train._core.retention import lookup
+
 from .stopper import Stopper
 
 
@@ -47,7 +49,7 @@ class TrialPlateauStopper(Stopper):
 
     def __call__(self, trial_id: str, result: dict[str, Any]) -> bool:
         """Whether the trial ends with this result."""
-        value = result.get(self._metric)
+        value = lookup(result, self._metric)
         recent = self._trial_results.setdefault(trial_id, deque(maxlen=self._num_results))
         recent.append(value)
         self._iter[trial_id] = self._iter.get(trial_id, 0) + 1

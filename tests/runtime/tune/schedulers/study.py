@@ -12,7 +12,8 @@ from typing import Any
 
 from runtime.tune.schedulers import TrialScheduler
 
-PENDING, RUNNING, PAUSED, TERMINATED, ERROR = "PENDING", "RUNNING", "PAUSED", "TERMINATED", "ERROR"
+PENDING, STARTING, RUNNING, PAUSED = "PENDING", "STARTING", "RUNNING", "PAUSED"
+TERMINATED, ERROR = "TERMINATED", "ERROR"
 Advance = Callable[[dict[str, Any], dict[str, Any]], dict[str, Any]]
 """(config, state): changes the state by one step, returns what is reported."""
 
@@ -59,6 +60,12 @@ class Study:
         iterations: a trial ends by itself after so many steps.
         seed: of the durations of steps.
         failures: probability that a trial fails in a step.
+        ahead: trials that are created before a worker is free.
+        queue: trials that are chosen before a worker is free; they are STARTING until then.
+        cpus: of the cluster.
+        saves_paused: whether trials can be saved when they are paused.
+        slow_saves: whether saving takes time, during which the trial is not ready.
+        retries: whether trials that fail are tried again, from their last checkpoint.
         search_alg: what `search_alg` says.
     """
 
@@ -74,7 +81,10 @@ class Study:
         failures: float = 0.0,
         ahead: int = 1,
         cpus: float = 8.0,
+        queue: int = 0,
         saves_paused: bool = True,
+        slow_saves: bool = False,
+        retries: bool = False,
         search_alg: Any = None,
     ) -> None:
         self.scheduler = scheduler
@@ -96,6 +106,11 @@ class Study:
         self._ahead = ahead
         self._cpus = cpus
         self._saves_paused = saves_paused
+        self._slow_saves = slow_saves
+        self._retries = retries
+        self._queue = queue
+        self._starting: deque[SimulatedTrial] = deque()
+        self._held: set[SimulatedTrial] = set()
         self._pending: deque[SimulatedTrial] = deque()
         self._paused: dict[SimulatedTrial, None] = {}
         self._events: list[tuple[float, int, SimulatedTrial, int]] = []
@@ -118,7 +133,10 @@ class Study:
         return self._pending[0] if self._pending else None
 
     def next_paused(self) -> SimulatedTrial | None:
-        return next(iter(self._paused), None)
+        return next((trial for trial in self._paused if trial not in self._held), None)
+
+    def is_ready(self, trial: SimulatedTrial) -> bool:
+        return trial.status in (PENDING, PAUSED) and trial not in self._held
 
     def stop_trial(self, trial: SimulatedTrial) -> None:
         if trial.is_finished():
@@ -135,6 +153,17 @@ class Study:
         if should_checkpoint and self._saves_paused:
             trial.checkpoint = copy.deepcopy(trial.state)
         self._leave(trial, PAUSED)
+        if should_checkpoint and self._saves_paused:
+            self._hold(trial)
+
+    def _hold(self, trial: SimulatedTrial) -> None:
+        """The trial's checkpoint is complete a moment later."""
+        if self._slow_saves:
+            self._held.add(trial)
+            self._event_number += 1
+            heapq.heappush(
+                self._events, (self.now + self._random.uniform(0, 2), self._event_number, trial, -1)
+            )
 
     def exploit(
         self, trial: SimulatedTrial, donor: SimulatedTrial, config: dict[str, Any], experiment_tag: str = ""
@@ -149,7 +178,9 @@ class Study:
         trial.experiment_tag = experiment_tag
         trial.checkpoint = copy.deepcopy(donor.checkpoint)
         if trial.status == RUNNING:
-            self._restart(trial)
+            self._leave(trial, PAUSED)
+        if donor.status == RUNNING:
+            self._hold(trial)
         return True
 
     def set_resources(self, trial: SimulatedTrial, placement_group_factory: Bundles) -> None:
@@ -171,7 +202,9 @@ class Study:
         self._fill()
         while self._events:
             self.now, _, trial, run = heapq.heappop(self._events)
-            if trial.run == run and trial.status == RUNNING:
+            if run == -1:
+                self._held.discard(trial)
+            elif trial.run == run and trial.status == RUNNING:
                 if on_event is not None:
                     on_event(self)
                 self._step(trial)
@@ -183,14 +216,21 @@ class Study:
     def _fill(self) -> None:
         while True:
             self._ask()
-            if self.running >= self._workers:
+            while self._starting and self.running < self._workers:
+                self._start(self._starting.popleft())
+            if self.running + len(self._starting) >= self._workers + self._queue:
                 return
             chosen = self.scheduler.choose_trial_to_run(self)
             if chosen is not self.scheduler.choose_trial_to_run(self):
                 raise AssertionError("choose_trial_to_run is not idempotent")
             if chosen is None:
                 return
-            self._start(chosen)
+            assert self.is_ready(chosen), f"{chosen.trial_id} is {chosen.status} and not ready"
+            if chosen.status == PENDING:
+                self._pending_count -= 1
+            self._paused.pop(chosen, None)
+            chosen.status = STARTING
+            self._starting.append(chosen)
 
     def _ask(self) -> None:
         while self._pending_count < self._ahead:
@@ -205,10 +245,6 @@ class Study:
             trial.configs.append(copy.deepcopy(trial.config))
 
     def _start(self, trial: SimulatedTrial) -> None:
-        assert trial.status in (PENDING, PAUSED), f"{trial.trial_id} is {trial.status}"
-        if trial.status == PENDING:
-            self._pending_count -= 1
-        self._paused.pop(trial, None)
         trial.status = RUNNING
         self.running += 1
         self.most_running = max(self.most_running, self.running)
@@ -231,13 +267,21 @@ class Study:
             self.running -= 1
         if trial.status == PENDING:
             self._pending_count -= 1
+        if trial.status == STARTING:
+            self._starting.remove(trial)
         self._paused.pop(trial, None)
+        self._held.discard(trial)
         if status == PAUSED:
             self._paused[trial] = None
         trial.status = status
 
     def _step(self, trial: SimulatedTrial) -> None:
         if self._random.random() < self._failures:
+            if self._retries:
+                self._leave(trial, PENDING)
+                self._pending.appendleft(trial)
+                self._pending_count += 1
+                return
             self._leave(trial, ERROR)
             self.scheduler.on_trial_error(self, trial)
             return

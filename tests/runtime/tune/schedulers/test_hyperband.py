@@ -55,6 +55,10 @@ def test_trials_end_as_in_the_paper(seed: int) -> None:
         iterations=10**6,
         seed=seed,
         ahead=rng.choice([1, 200]),
+        queue=rng.choice([0, 0, 7]),
+        slow_saves=rng.random() < 0.5,
+        retries=True,
+        failures=rng.choice([0, 0.01]),
     ).run()
     sign = 1 if mode == "max" else -1
 

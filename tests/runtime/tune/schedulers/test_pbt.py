@@ -111,15 +111,17 @@ def test_waiting_trials_get_their_share_of_time() -> None:
     assert max(spread) <= 8
 
 
-@pytest.mark.parametrize("ahead", [1, 50])
+@pytest.mark.parametrize("slow_saves", [False, True])
+@pytest.mark.parametrize(("ahead", "queue"), [(1, 0), (50, 0), (1, 16)])
 @pytest.mark.parametrize("workers", [1, 3, 20])
-def test_synchronous_rounds(ahead: int, workers: int) -> None:
+def test_synchronous_rounds(ahead: int, queue: int, workers: int, slow_saves: bool) -> None:
     """Whatever the number of workers, each round perturbs the whole population at the same iteration."""
     rounds: list[tuple[set[int], set[str], set[str]]] = []
 
     class Watching(PopulationBasedTraining):
         def _perturb_all(self, controller: Any) -> None:
             trials = [member.trial for member in self._members.values()]
+            assert all(controller.is_ready(trial) for trial in trials)
             steps = {trial.last_result["training_iteration"] for trial in trials}
             ranked = sorted(trials, key=lambda trial: trial.last_result["score"])
             size = min(math.ceil(len(ranked) / 4), len(ranked) // 2)
@@ -141,7 +143,16 @@ def test_synchronous_rounds(ahead: int, workers: int) -> None:
         synch=True,
         seed=1,
     )
-    Study(scheduler, rates(8), sum_of_rates, workers=workers, iterations=23, ahead=ahead).run()
+    Study(
+        scheduler,
+        rates(8),
+        sum_of_rates,
+        workers=workers,
+        iterations=23,
+        ahead=ahead,
+        queue=queue,
+        slow_saves=slow_saves,
+    ).run()
     assert [steps for steps, _, _ in rounds] == [{5}, {10}, {15}, {20}]
     assert all(len(targets) == 2 and statuses == {"PAUSED"} for _, targets, statuses in rounds)
 
@@ -231,18 +242,41 @@ def test_nan_ranks_lowest_and_is_never_copied() -> None:
     assert all(not math.isnan(trial.last_result["loss"]) for trial in study.trials)
 
 
-def test_an_exploited_trial_makes_room_for_those_that_wait() -> None:
-    scheduler = CheckedPBT(perturbation_interval=2, quantile_fraction=0.5, seed=4)
-    paused = []
+@pytest.mark.parametrize("queue", [0, 3, 16])
+@pytest.mark.parametrize("seed", range(4))
+def test_trials_that_are_chosen_but_have_no_worker_get_their_turn(seed: int, queue: int) -> None:
+    """Chosen trials are not pending any more; those with a worker must make room for them all the same."""
+    scheduler = PopulationBasedTraining(
+        "training_iteration", "score", "max", 2, hyperparam_mutations={"rate": lambda: 0.5}, seed=seed
+    )
+    behind: list[int] = []
 
-    class Watched(Study):
-        def pause_trial(self, trial: SimulatedTrial, should_checkpoint: bool = True) -> None:
-            paused.append(should_checkpoint)
-            super().pause_trial(trial, should_checkpoint)
+    def watch(study: Study) -> None:
+        steps = [trial.last_result.get("training_iteration", 0) for trial in study.trials]
+        if 10 < max(steps) < 40:
+            behind.append(max(steps) - min(steps))
 
-    Watched(scheduler, rates(6), sum_of_rates, workers=2, iterations=20).run()
-    assert False in paused
-    assert True in paused
+    Study(
+        scheduler,
+        rates(9, seed),
+        sum_of_rates,
+        workers=3,
+        iterations=40,
+        seed=seed,
+        queue=queue,
+        slow_saves=True,
+        retries=True,
+        failures=0.002,
+    ).run(watch)
+    # Nobody is forgotten. A failed trial goes back to its last checkpoint, one interval or two.
+    assert max(behind) <= 16
+
+
+def test_running_trials_are_left_alone_while_others_start() -> None:
+    """With a worker for each, nobody pauses but to copy."""
+    scheduler = CheckedPBT(perturbation_interval=2, seed=4)
+    study = Study(scheduler, rates(6), sum_of_rates, workers=6, iterations=30, queue=4).run()
+    assert {decision for _, _, decision in study.decisions} == {"CONTINUE", "NOOP"}
 
 
 def test_the_same_seed_gives_the_same_study() -> None:

@@ -78,6 +78,7 @@ def test_dictionary() -> None:
     assert not stopper.stop_all()
     with pytest.raises(ValueError, match=r"'nested/accuracy'.*trial t.*\['other', 'training_iteration'\]"):
         stopper("t", {"training_iteration": 1, "other": 1})
+    assert stopper("t", {"training_iteration": 1, "nested": {"accuracy": 0.9}})
     with pytest.raises(ValueError, match="'nested/accuracy'"):
         DictionaryStopper({"nested": {"accuracy": 0.9}})
 
@@ -130,7 +131,7 @@ def test_a_restored_timeout_goes_on_with_the_time_left() -> None:
 
 
 def test_timeouts_are_numbers_or_timedeltas() -> None:
-    with pytest.raises(ValueError, match="timeout must be .* not str"):
+    with pytest.raises(ValueError, match=r"timeout must be .* not str"):
         TimeoutStopper("10")  # type: ignore[arg-type]
 
 
@@ -151,6 +152,11 @@ def test_experiment_plateau_against_all_results(seed: int) -> None:
         assert stopper.stop_all() == expected
         stops += expected
     assert stops > 0
+
+
+def test_experiment_plateau_needs_its_metric() -> None:
+    with pytest.raises(ValueError, match=r"'loss'.*trial t.*\['other'\]"):
+        ExperimentPlateauStopper("loss")("t", {"other": 1})
 
 
 @pytest.mark.parametrize(
