@@ -190,7 +190,7 @@ class Study:
             self._restart(trial)
 
     def total_resources(self) -> dict[str, float]:
-        return {"CPU": self._cpus}
+        return {"CPU": self._cpus, "GPU": 3.0}
 
     def log_line(self, file_name: str, text: str) -> None:
         self.lines.setdefault(file_name, []).append(text)

@@ -90,6 +90,15 @@ def test_running_means_against_all_curves(whole: bool) -> None:
         assert is_above == (bool(known) and statistics.median(known) > score)
 
 
+def test_what_a_trial_repeats_after_a_failure_does_not_count() -> None:
+    means = RunningMeans()
+    for time, value in [(1, 1.0), (2, 3.0), (1, 100.0), (2, 100.0), (3, 5.0)]:
+        means.add("a", time, value)
+    for time, mean in [(1, 1.0), (2, 2.0), (3, 3.0)]:
+        assert means.compare(time, mean) == (1, False)
+        assert means.compare(time, mean - 0.1) == (1, True)
+
+
 def report(
     scheduler: MedianStoppingRule, study: Study, trial: SimulatedTrial, time: int, score: float
 ) -> str:

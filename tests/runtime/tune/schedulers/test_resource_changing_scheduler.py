@@ -85,6 +85,10 @@ def test_units_limits_and_reserves() -> None:
             Bundles([{"CPU": 1}, {"CPU": 2}]),
             Bundles([{"CPU": 1}, {"CPU": 2}, {"CPU": 2}, {"CPU": 2}], "PACK"),
         ),
+        # A trial that needs nothing itself, but whose workers do.
+        (DistributeResources(), Bundles([{}, {"CPU": 2}]), Bundles([{}, {"CPU": 8}])),
+        (DistributeResources(), Bundles([{"GPU": 0.5}]), Bundles([{"GPU": 2.5}])),
+        (DistributeResources(), Bundles([{}]), Bundles([{}])),
     ]
     for allocate, base, expected in cases:
         scheduler = ResourceChangingScheduler(None, allocate)

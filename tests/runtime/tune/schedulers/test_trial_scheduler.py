@@ -107,6 +107,19 @@ def test_a_metric_must_be_a_number() -> None:
         scheduler.on_trial_result(None, trial, {"training_iteration": 1, "loss": "low"})  # type: ignore[arg-type]
 
 
+def test_metrics_of_nested_results() -> None:
+    scheduler = ASHAScheduler("progress/epoch", "eval/loss", "min")
+    first, second = SimulatedTrial("a", {}), SimulatedTrial("b", {})
+    study = Study(scheduler, [], random_curve(0))
+    decisions = []
+    for trial, loss in ((first, 1.0), (second, 2.0)):
+        scheduler.on_trial_add(study, trial)
+        decisions.append(
+            scheduler.on_trial_result(study, trial, {"progress": {"epoch": 1}, "eval": {"loss": loss}})
+        )
+    assert decisions == ["CONTINUE", "STOP"]
+
+
 def test_schedulers_by_name() -> None:
     assert type(create_scheduler("fifo")) is FIFOScheduler
     scheduler = create_scheduler("ASYNCHYPERBAND", max_t=7, hyperparam_mutations={})
