@@ -143,12 +143,12 @@ class Nesting:
 
     def unknown(self, config: Mapping[Any, Any]) -> list[str]:
         """Returns the names in a configuration that neither are parameters nor belong to one."""
-        known = {path[: length + 1] for path in self._paths.values() for length in range(len(path))}
-        known |= {(name,) for name in self._paths}
+        parameters = set(self._paths.values()) | {(name,) for name in self._paths}
+        above = {path[:length] for path in self._paths.values() for length in range(1, len(path))}
         return [
             path_name(path)
             for path, _ in leaves(config)
-            if not any(path[: length + 1] in known for length in range(len(path)))
+            if path not in above and not any(path[: length + 1] in parameters for length in range(len(path)))
         ]
 
 

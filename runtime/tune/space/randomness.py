@@ -42,7 +42,7 @@ def random_source(random_state: Any = None) -> RandomSource:
     Raises:
         TypeError: `random_state` is something else.
     """
-    if isinstance(random_state, (random.Random, NumpySource)):
+    if isinstance(random_state, (random.Random, NumpySource)) or random_state is random:
         return random_state
     if random_state is None:
         return cast(RandomSource, random)

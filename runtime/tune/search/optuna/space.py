@@ -7,7 +7,16 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from runtime.tune.search.conversion import Nesting, Parameter, parameters_of
-from runtime.tune.space.compiled import Space, has_open_parameters, leaves, path_name, value_at
+from runtime.tune.space.compiled import (
+    Space,
+    has_open_parameters,
+    is_container,
+    leaves,
+    open_parameter,
+    path_name,
+    value_at,
+)
+from runtime.tune.space.domains import Categorical
 
 if TYPE_CHECKING:
     import optuna
@@ -143,7 +152,9 @@ class Choice:
         Raises:
             ValueError: It is none of the values.
         """
-        for index, candidate in enumerate(self._values):
+        fixed_first = sorted(range(len(self._values)), key=lambda index: self._spaces[index] is not None)
+        for index in fixed_first:
+            candidate = self._values[index]
             space, prefix = self._spaces[index], self._prefixes[index]
             if space is None:
                 if candidate == value:
@@ -172,13 +183,25 @@ def _completed(template: Any, suggested: Any) -> Any:
 
 
 def _matches(candidate: Any, value: Any) -> bool:
-    """Whether a value can have come from a candidate with parameters: the same keys, and equal fixed values."""
-    if not isinstance(candidate, dict) or not isinstance(value, dict):
-        return has_open_parameters(candidate)
-    return candidate.keys() == value.keys() and all(
-        _matches(item, value[key]) if has_open_parameters(item) else item == value[key]
-        for key, item in candidate.items()
-    )
+    """Whether a value can have come from a candidate that may have parameters."""
+    domain = open_parameter(candidate)
+    if domain is not None:
+        if isinstance(domain, Categorical):
+            return any(_matches(category, value) for category in domain.categories)
+        return isinstance(value, (int, float)) and domain.is_valid(value)
+    if isinstance(candidate, dict):
+        return (
+            isinstance(value, dict)
+            and candidate.keys() == value.keys()
+            and all(_matches(item, value[key]) for key, item in candidate.items())
+        )
+    if is_container(candidate):
+        return (
+            isinstance(value, type(candidate))
+            and len(candidate) == len(value)
+            and all(map(_matches, candidate, value))
+        )
+    return bool(candidate == value)
 
 
 def _distribution(parameter: Parameter) -> Any:
