@@ -26,6 +26,8 @@ _ALGORITHMS = {
     "optuna": "runtime.tune.search.optuna.OptunaSearch",
     "hyperopt": "runtime.tune.search.hyperopt.HyperOptSearch",
     "bayesopt": "runtime.tune.search.bayesopt.BayesOptSearch",
+    "bohb": "runtime.tune.search.bohb.TuneBOHB",
+    "nevergrad": "runtime.tune.search.nevergrad.NevergradSearch",
 }
 
 __all__ = [

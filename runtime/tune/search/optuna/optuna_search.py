@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import cloudpickle
 
 from runtime.tune.search.conversion import check_points, require, undefined
+from runtime.tune.search.library import DEFAULT_METRIC
 from runtime.tune.search.optuna.space import OptunaSpace
 from runtime.tune.search.searcher import Searcher
 from runtime.tune.space.compiled import Space
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     import optuna
 
 logger = logging.getLogger(__name__)
-
-DEFAULT_METRIC = "_metric"  # the name of a value that a trainable returns without one
 
 
 class OptunaSearch(Searcher):

@@ -119,12 +119,7 @@ def test_repeated_trials_share_a_configuration_and_are_told_as_their_mean():
     inner = Recording()
     repeater = Repeater(inner, repeat=3)
     found = [repeater.suggest(name) for name in "abcd"]
-    assert found == [
-        {"x": 0, TRIAL_INDEX: 0},
-        {"x": 0, TRIAL_INDEX: 1},
-        {"x": 0, TRIAL_INDEX: 2},
-        {"x": 1, TRIAL_INDEX: 0},
-    ]
+    assert [(config["x"], config[TRIAL_INDEX]) for config in found] == [(0, 0), (0, 1), (0, 2), (1, 0)]
     assert inner.asked == ["a", "d"]
     repeater.on_trial_complete("b", {"loss": 1})
     repeater.on_trial_complete("c", error=True)
@@ -179,7 +174,7 @@ def test_a_space_that_the_searcher_does_not_take_is_refused():
 
     generator = SearchGenerator(Fixed())
     assert not generator.set_search_properties("loss", "min", {"a": 1})
-    with pytest.raises(ValueError, match="Fixed does not search param_space.*'a/b'"):
+    with pytest.raises(ValueError, match=r"Fixed does not search param_space.*'a/b'"):
         generator.set_search_properties("loss", "min", {"a": {"b": uniform(0, 1)}})
 
 

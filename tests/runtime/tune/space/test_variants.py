@@ -105,14 +105,14 @@ def test_functions_that_depend_on_each_other_are_named():
 def test_a_function_that_fails_is_named_with_its_error():
     with pytest.raises(ValueError, match=r"'n/f' cannot be sampled.*ZeroDivisionError"):
         configs({"n": {"f": sample_from(lambda: 1 / 0)}})
-    with pytest.raises(ValueError, match="'f' cannot be sampled.*nowhere"):
+    with pytest.raises(ValueError, match=r"'f' cannot be sampled.*nowhere"):
         configs({"f": sample_from(lambda spec: spec.config.nowhere)})
 
 
 def test_a_domain_that_cannot_be_sampled_is_named():
     domain = uniform(0, 1)
     domain.upper = float("inf")
-    with pytest.raises(ValueError, match="'net/rate' cannot be sampled.*finite `upper`"):
+    with pytest.raises(ValueError, match=r"'net/rate' cannot be sampled.*finite `upper`"):
         configs({"net": {"rate": domain}})
 
 
