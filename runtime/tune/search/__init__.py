@@ -25,6 +25,7 @@ _ALGORITHMS = {
     "random": "runtime.tune.search.basic_variant.BasicVariantGenerator",
     "optuna": "runtime.tune.search.optuna.OptunaSearch",
     "hyperopt": "runtime.tune.search.hyperopt.HyperOptSearch",
+    "ax": "runtime.tune.search.ax.AxSearch",
     "bayesopt": "runtime.tune.search.bayesopt.BayesOptSearch",
     "bohb": "runtime.tune.search.bohb.TuneBOHB",
     "nevergrad": "runtime.tune.search.nevergrad.NevergradSearch",
@@ -61,7 +62,8 @@ def create_searcher(search_alg: str, **kwargs: Any) -> Any:
     module, _, class_name = _ALGORITHMS[name].rpartition(".")
     algorithm = getattr(importlib.import_module(module), class_name)
     known = inspect.signature(algorithm).parameters
-    return algorithm(**{key: value for key, value in kwargs.items() if key in known})
+    takes_all = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    return algorithm(**{key: value for key, value in kwargs.items() if takes_all or key in known})
 
 
 def __getattr__(name: str) -> Any:

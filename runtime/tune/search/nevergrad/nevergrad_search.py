@@ -14,7 +14,7 @@ class NevergradSearch(LibrarySearch):
     """Suggests what an optimizer of Nevergrad suggests.
 
     Args:
-        optimizer: A class of optimizers or a configured one, `ng.optimizers.NGOpt` if None; or an optimizer that has
+        optimizer: A class of optimizers or a configured one, `ng.optimizers.OnePlusOne` if None; or an optimizer that has
             its space already.
         optimizer_kwargs: Arguments for the class, such as `budget`.
         space: A parameter of Nevergrad such as `ng.p.Dict`; for an optimizer with its space the list of names of its
@@ -44,7 +44,7 @@ class NevergradSearch(LibrarySearch):
         self._candidates: dict[str, Any] = {}
         self._optimizer_kwargs = dict(optimizer_kwargs or {})
         self._made_optimizer: Any = None
-        self._make_optimizer: Any = optimizer or library.optimizers.NGOpt
+        self._make_optimizer: Any = optimizer or library.optimizers.OnePlusOne
         if isinstance(optimizer, library.optimization.base.Optimizer):
             if self._optimizer_kwargs:
                 raise ValueError("`optimizer_kwargs` are for a class of optimizers; this one is made already")

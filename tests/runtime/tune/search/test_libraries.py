@@ -16,6 +16,7 @@ MODULES = {
     "bayesopt": "bayes_opt.acquisition",
     "bohb": "hpbandster.optimizers.config_generators.bohb",
     "nevergrad": "nevergrad",
+    "ax": "ax.service.ax_client",
 }
 SEEDS = {
     "optuna": {"seed": 7},
@@ -23,6 +24,7 @@ SEEDS = {
     "bayesopt": {"random_state": 7, "random_search_steps": 8},
     "bohb": {"seed": 7},
     "nevergrad": {},
+    "ax": {"random_seed": 7},
 }
 SPACE = {
     "x": uniform(-1, 1),
