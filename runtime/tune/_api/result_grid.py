@@ -192,9 +192,7 @@ class ResultGrid:
             _filesystem=self._filesystem,
         )
 
-    def _value_of(
-        self, result: Result, metric: str, mode: str, scope: str, filters: bool
-    ) -> float | None:
+    def _value_of(self, result: Result, metric: str, mode: str, scope: str, filters: bool) -> float | None:
         if scope == "last":
             found = retention.lookup(result.metrics or {}, metric)
             values = [found] if found is not None else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
@@ -256,7 +255,9 @@ def _stopper_of(stop: Any) -> Stopper:
         return CombinedStopper(*map(_stopper_of, stop))
     if callable(stop):
         return FunctionStopper(stop)
-    raise ValueError(f"RunConfig.stop must be a dict, a function of trial id and result, or a Stopper, not {stop!r}.")
+    raise ValueError(
+        f"RunConfig.stop must be a dict, a function of trial id and result, or a Stopper, not {stop!r}."
+    )
 
 
 def _can_save(cls: type[Trainable]) -> bool:
@@ -287,8 +288,8 @@ def _search_begins(definition: Definition, study: Study) -> None:
         )
     if not study.rules.scheduler.set_search_properties(tune.metric, tune.mode):
         raise ValueError(
-            f"The scheduler {type(study.rules.scheduler).__name__} has a metric and a mode of its own, and the TuneConfig "
-            "has them, too. Leave one of them out."
+            f"The scheduler {type(study.rules.scheduler).__name__} has a metric and a mode of its own, and the "
+            "TuneConfig has them, too. Leave one of them out."
         )
 
 
