@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
@@ -162,6 +163,8 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
         for callback in keeper.callbacks:
             callback.on_experiment_end(trials=study.trials)
         keeper.close()
+        if not storage.is_local:
+            shutil.rmtree(staging, ignore_errors=True)
     return study.trials
 
 
