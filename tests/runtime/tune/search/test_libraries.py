@@ -104,8 +104,10 @@ def test_configurations_are_nested_of_pythons_types_and_within_bounds(library):
 
 def test_the_search_improves(library):
     searcher = searcher_for(library)
-    losses = [loss_of(config) for config in run(searcher, 40)]
-    assert len(losses) > 25
+    losses = [
+        loss_of(config) for config in run(searcher, 20 if library == "ax" else 40)
+    ]  # Ax takes seconds for each
+    assert len(losses) > 15
     assert min(losses) < 0.15
     assert sum(losses[-10:]) < sum(losses[:10])
 
@@ -178,13 +180,13 @@ def test_a_replayed_searcher_learns_and_repeats_nothing(library):
         config = original.suggest(str(number))
         if not isinstance(config, dict):
             continue
-        seen.append(config["x"])
+        seen.append((config["x"], config["net"]["lr"]))
         replayed.replay(str(number), {**config, "fixed": {"data": 5}})
         for searcher in (original, replayed):
             complete(searcher, str(number), loss_of(config))
     configs = run(replayed, 6, 100)
     assert configs
-    assert all(config["x"] not in seen for config in configs)
+    assert all((config["x"], config["net"]["lr"]) not in seen for config in configs)
 
 
 def test_what_cannot_be_searched_is_named(library):
