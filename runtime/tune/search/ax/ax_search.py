@@ -38,7 +38,7 @@ class AxSearch(LibrarySearch):
         ax_client: Any = None,
         **ax_kwargs: Any,
     ) -> None:
-        require("ax.service.ax_client", "AxSearch", "ax-platform")
+        require("ax.service.ax_client", "AxSearch", "ax-platform>=1.3,<1.4")
         self._client = ax_client
         self._ax_kwargs = ax_kwargs
         self._constraints = {
@@ -55,7 +55,7 @@ class AxSearch(LibrarySearch):
                     "constraints"
                 )
             objective = ax_client.experiment.optimization_config.objective
-            metric, mode = objective.metric.name, "min" if objective.minimize else "max"
+            metric, mode = ax_client.objective_name, "min" if objective.minimize else "max"
             space = [{"name": name} for name in ax_client.experiment.parameters]
         super().__init__(space, metric, mode, points_to_evaluate)
 
