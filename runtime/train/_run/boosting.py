@@ -1,4 +1,5 @@
-"""What the callbacks of XGBoost and LightGBM have in common: which metrics are reported, and when a model is saved."""
+"""What the callbacks of XGBoost and LightGBM have in common: their arguments, which metrics are reported, and when a
+model is saved."""
 
 from __future__ import annotations
 
@@ -13,34 +14,37 @@ from runtime.train._api.reporting import get_context, report
 Metrics = str | Sequence[str] | Mapping[str, str]
 
 
-class BoostingReports:
+class BoostingCallback:
     """Reports after iterations; rank 0 with a checkpoint, since all ranks have the same model.
 
     Args:
         metrics: those to report, or new names to theirs; None: all.
-        filename: of the model in the checkpoint.
+        filename: of the model in the checkpoint. Default: CHECKPOINT_NAME.
         frequency: iterations between two checkpoints; 0: none.
         checkpoint_at_end: the last iteration has a checkpoint.
         results_postprocessing_fn: makes what is reported of the metrics.
     """
 
+    CHECKPOINT_NAME: str
+
     def __init__(
         self,
-        metrics: Metrics | None,
-        filename: str,
-        frequency: int,
-        checkpoint_at_end: bool,
-        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None,
+        metrics: Metrics | None = None,
+        filename: str | None = None,
+        frequency: int = 0,
+        checkpoint_at_end: bool = True,
+        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
     ) -> None:
+        super().__init__()
         self._metrics = [metrics] if isinstance(metrics, str) else metrics
-        self._filename = filename
+        self._filename = filename or self.CHECKPOINT_NAME
         self._frequency = frequency
         self._checkpoint_at_end = checkpoint_at_end
         self._postprocessing = results_postprocessing_fn
         self._last: dict[str, Any] = {}
         self._saved = -1  # the last iteration with a checkpoint
 
-    def after(self, iteration: int, metrics: dict[str, Any], save: Callable[[str], object]) -> None:
+    def _after(self, iteration: int, metrics: dict[str, Any], save: Callable[[str], object]) -> None:
         """An iteration is over, from 0. `save`: writes the model to a path."""
         self._last = self._chosen(metrics)
         if self._frequency and (iteration + 1) % self._frequency == 0:
@@ -49,7 +53,7 @@ class BoostingReports:
         else:
             report(self._last)
 
-    def end(self, iteration: int, save: Callable[[str], object]) -> None:
+    def _end(self, iteration: int, save: Callable[[str], object]) -> None:
         """The training is over; `iteration`: its last."""
         if self._checkpoint_at_end and self._saved != iteration:
             self._report(save)
