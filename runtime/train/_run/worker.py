@@ -37,6 +37,7 @@ class Setup(msgspec.Struct, frozen=True):
         storage: of the run.
         metadata, resources: see `TrainContext`.
         stamp: begins the names of checkpoints.
+        validates: the run has a validation function.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Setup(msgspec.Struct, frozen=True):
     metadata: dict[str, Any]
     resources: dict[str, float]
     stamp: str
+    validates: bool = False
 
 
 class Worker:
@@ -78,6 +80,7 @@ class Worker:
             cloudpickle.loads(checkpoint) if checkpoint else None,
             shards,
             f"{self._setup.stamp}_{attempt:03d}",
+            self._setup.validates,
         )
         failure: list[BaseException] = []
         thread = threading.Thread(

@@ -246,7 +246,7 @@ def exercise(storage: RunStorage, tmp_path: pathlib.Path) -> None:
         checkpoint = folder_of(tmp_path / name, model=big, inner__x=name)
         storage.commit(name, [storage.upload(checkpoint, name, 0, never)], {"step": step})
     storage.upload(folder_of(tmp_path / "c"), "c", 0, never)
-    storage.delete("a")
+    storage.remove(storage.hide("a"))
     later = pickle.loads(pickle.dumps(storage))
     later.open()
     [one] = later.committed()
