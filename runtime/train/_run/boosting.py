@@ -1,5 +1,5 @@
-"""What the callbacks of XGBoost and LightGBM have in common: their arguments, which metrics are reported, and when a
-model is saved."""
+"""What trainers and callbacks of XGBoost and LightGBM have in common: their arguments, which metrics are reported, and
+when a model is saved."""
 
 from __future__ import annotations
 
@@ -10,8 +10,50 @@ from typing import Any
 
 from runtime.train._api.checkpoint import Checkpoint
 from runtime.train._api.reporting import get_context, report
+from runtime.train._api.trainer import DataParallelTrainer
 
 Metrics = str | Sequence[str] | Mapping[str, str]
+
+
+class BoostingTrainer(DataParallelTrainer):
+    """Refuses what Ray's trainers of earlier versions took in place of a training function.
+
+    Args:
+        train_loop_per_worker: the training function.
+        params, label_column, num_boost_round, dmatrix_params: the older arguments.
+        options: of `DataParallelTrainer`.
+
+    Raises:
+        DeprecationWarning: one of the older arguments is given, as in Ray.
+    """
+
+    def __init__(
+        self,
+        train_loop_per_worker: Callable[..., Any] | None = None,
+        *,
+        params: Mapping[str, Any] | None = None,
+        label_column: str | None = None,
+        num_boost_round: int | None = None,
+        dmatrix_params: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        name = type(self).__name__
+        legacy = {
+            "params": params,
+            "label_column": label_column,
+            "num_boost_round": num_boost_round,
+            "dmatrix_params": dmatrix_params,
+        }
+        given = [argument for argument, value in legacy.items() if value is not None]
+        if given:
+            raise DeprecationWarning(
+                f"{name} does not take {', '.join(given)} any more. Write a training function, and pass it as "
+                "train_loop_per_worker: it takes its rows from ray.train.get_dataset_shard(), calls the library's own "
+                "train(), and reports by RayTrainReportCallback."
+            )
+        if train_loop_per_worker is None:
+            raise TypeError(f"{name} needs a training function: train_loop_per_worker.")
+        super().__init__(train_loop_per_worker, **options)
 
 
 class BoostingCallback:
