@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -179,16 +179,21 @@ class RunStorage:
                         sizes[inner],
                         files.draft_in(unfinished),
                         watch.beat,
+                        is_durable=True,
                     )
                 )
 
             try:
-                each(one, sorted(sizes), 1 if target.is_local and source.is_local else AT_ONCE)
+                each(one, sorted(sizes), AT_ONCE)
             except FileNotFoundError as error:
                 if source.size(str(error.filename)) is None and str(error.filename).startswith(path):
                     reason = f"{error.filename} was removed meanwhile"
                     raise StorageError(what, folder, reason, _KEEP_IT) from error
                 raise
+            folders = {folder, run, *_folders(folder, records)} if records else set()
+            for inner in sorted(folders, reverse=True):
+                watch.beat()
+                target.settle_names(inner)
             return PartManifest(rank, records)
 
         return self._call(what, name, work, cancelled)
@@ -226,6 +231,8 @@ class RunStorage:
             watch.retried(lambda: own.make_folder(run))
             watch.retried(lambda: own.write(probe, b"", files.draft_in(f"{run}/{_UNFINISHED}")))
             own.remove(probe)
+            for folder in (run, run.rpartition("/")[0]):
+                own.settle_names(folder or "/")
 
         self._call("write to the storage_path", "", work)
         self.sweep()
@@ -463,6 +470,7 @@ class RunStorage:
             own, run = self._place()
             path, draft = f"{run}/{name}/{manifest.NAME}", files.draft_in(f"{run}/{_UNFINISHED}")
             watch.retried(lambda: own.write(path, manifest.encode(record), draft))
+            own.settle_names(run)
 
         self._call(what, name, work)
 
@@ -503,6 +511,15 @@ class RunStorage:
 
         each(one, names, 1 if own.is_local else AT_ONCE)
         return sorted(found, key=lambda pair: pair[1].number)
+
+
+def _folders(folder: str, paths: Iterable[str]) -> set[str]:
+    """The folders of files, by their paths within `folder`, and those between."""
+    found = set()
+    for path in paths:
+        while path := path.rpartition("/")[0]:
+            found.add(f"{folder}/{path}")
+    return found
 
 
 def _metrics(record: Manifest) -> dict[str, Any]:
