@@ -136,7 +136,7 @@ class Worker:
         return TrainContext(place, setup.name, setup.storage, setup.metadata, setup.resources)
 
     def _train(self, own: session.Session, rendezvous: dict[str, Any], failure: list[BaseException]) -> None:
-        value, has_left = None, False
+        value, has_left, is_first = None, False, False
         try:
             function: Callable[[], Any] = cloudpickle.loads(self._setup.function)
             try:
@@ -144,12 +144,15 @@ class Worker:
                 own.joined()
                 value = function()
                 own.drain(UPLOADS_S)
+            except BaseException:
+                is_first = not own.is_leaving  # what follows has others fail, and then this one is to leave, too
+                raise
             finally:
                 self._backend.leave()
         except session.Left:
             has_left = True
         except BaseException as error:
-            has_left = own.is_leaving  # what the end of its connections has raised
+            has_left = own.is_leaving and not is_first  # what the end of its connections has raised
             if not has_left:
                 failure.append(error)
         own.returned(value, has_left or bool(failure))
