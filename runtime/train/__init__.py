@@ -48,7 +48,7 @@ _PUBLIC = {
     "runtime.train.data_config": ("DataConfig",),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
-_PACKAGES = ("collective", "huggingface", "lightgbm", "lightning", "tensorflow", "torch", "xgboost")
+_PACKAGES = ("collective", "huggingface", "lightgbm", "lightning", "tensorflow", "torch", "v2", "xgboost")
 
 __all__ = sorted(_MODULES)
 

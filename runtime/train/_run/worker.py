@@ -145,7 +145,9 @@ class Worker:
                 value = function()
                 own.drain(UPLOADS_S)
             except BaseException:
-                is_first = not own.is_leaving  # what follows has others fail, and then this one is to leave, too
+                is_first = (
+                    not own.is_leaving
+                )  # what follows has others fail, and then this one is to leave, too
                 raise
             finally:
                 self._backend.leave()
