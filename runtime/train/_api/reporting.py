@@ -12,7 +12,7 @@ from runtime.train._api.config import CheckpointConsistencyMode, CheckpointUploa
 from runtime.train._api.context import TrainContext
 from runtime.train._api.preemption import PreemptionInfo
 from runtime.train._api.validation import ValidationTaskConfig
-from runtime.train._core.validations import Status
+from runtime.train._core.validations import ReportedCheckpointStatus
 from runtime.train._run.session import current
 
 if TYPE_CHECKING:
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from runtime.train._api.checkpoint import Checkpoint
 
 TRAIN_DATASET_KEY = "train"
-
-
-ReportedCheckpointStatus = Status
 
 
 class ReportedCheckpoint(msgspec.Struct, frozen=True):
@@ -36,7 +33,7 @@ class ReportedCheckpoint(msgspec.Struct, frozen=True):
 
     checkpoint: Checkpoint
     metrics: dict[str, Any]
-    status: Status
+    status: ReportedCheckpointStatus
 
 
 def report(

@@ -72,7 +72,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         place: see `PartManifest.place`.
         metrics: those of rank 0, as far as JSON holds them.
         pickled_metrics: the metrics, if JSON does not hold them as they are.
-        status: see `validations.Status`.
+        status: see `validations.ReportedCheckpointStatus`.
         validation: what its report says of the validation, pickled; b"": none is wanted.
         format: of this record.
     """

@@ -27,7 +27,7 @@ from runtime._controllers.controller import (
 )
 
 
-class Status(Enum):
+class ReportedCheckpointStatus(Enum):
     """How far a checkpoint is, with Ray's names."""
 
     COMMITTED = "COMMITTED"
@@ -56,7 +56,7 @@ class Outcome(msgspec.Struct, frozen=True):
     """What has come of a validation. `metrics`: of one that succeeded. `error`: of one that failed."""
 
     name: str
-    status: Status
+    status: ReportedCheckpointStatus
     metrics: Any = None
     error: BaseException | None = None
 
@@ -101,12 +101,14 @@ class Validations:
         is_running = self._running is not None and getattr(event, "key", None) == self._key
         match event:
             case Done(key, value):
-                effects, outcomes = self._over(Status.VALIDATED, now, value) if is_running else ([], [])
+                effects, outcomes = (
+                    self._over(ReportedCheckpointStatus.VALIDATED, now, value) if is_running else ([], [])
+                )
                 return [Forget(key), *effects], outcomes  # one that was given up may end like this as well
             case Failed(_, error) if is_running:
-                return self._over(Status.VALIDATION_FAILED, now, error=error)
+                return self._over(ReportedCheckpointStatus.VALIDATION_FAILED, now, error=error)
             case TimerFired(key) if is_running:
-                effects, outcomes = self._over(Status.VALIDATION_TIMEOUT, now)
+                effects, outcomes = self._over(ReportedCheckpointStatus.VALIDATION_TIMEOUT, now)
                 return [Cancel(key, force=True), *effects], outcomes
         return [], []
 
@@ -144,11 +146,15 @@ class Validations:
         return [task, *([Sleep(self._key, limit_s)] if limit_s is not None else [])]
 
     def _over(
-        self, status: Status, now: float, metrics: Any = None, error: BaseException | None = None
+        self,
+        status: ReportedCheckpointStatus,
+        now: float,
+        metrics: Any = None,
+        error: BaseException | None = None,
     ) -> tuple[list[Effect], list[Outcome]]:
         assert self._running is not None
         effects: list[Effect] = []
-        if self._running.timeout_s is not None and status is not Status.VALIDATION_TIMEOUT:
+        if self._running.timeout_s is not None and status is not ReportedCheckpointStatus.VALIDATION_TIMEOUT:
             effects.append(Sleep(self._key, -1))
         outcome = Outcome(self._running.name, status, metrics, error)
         self._running = None

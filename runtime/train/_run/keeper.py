@@ -18,7 +18,8 @@ from runtime.train._core.manifest import PartManifest
 from runtime.train._core.plan import Kept, Opened
 from runtime.train._core.reports import Complete
 from runtime.train._core.retention import best, lookup, to_delete
-from runtime.train._core.validations import Outcome, Pending, Status
+from runtime.train._core.validations import Outcome, Pending
+from runtime.train._core.validations import ReportedCheckpointStatus as Status
 from runtime.train._run import failures as why
 from runtime.train._run.records import RunRecords
 from runtime.train._run.storage import Committed, Hidden, RunStorage

@@ -26,7 +26,8 @@ from runtime.train._core.records import (
     encoded,
 )
 from runtime.train._core.reports import Ledger
-from runtime.train._core.validations import Outcome, Pending, Status
+from runtime.train._core.validations import Outcome, Pending
+from runtime.train._core.validations import ReportedCheckpointStatus as Status
 from runtime.train._run import session
 from runtime.train._run.keeper import RunKeeper
 from runtime.train._run.records import config_of

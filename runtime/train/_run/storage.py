@@ -25,7 +25,7 @@ from runtime.train._api.checkpoint import Checkpoint
 from runtime.train._api.exceptions import StorageError
 from runtime.train._core import manifest
 from runtime.train._core.manifest import FileRecord, Manifest, PartManifest, Place
-from runtime.train._core.validations import Status
+from runtime.train._core.validations import ReportedCheckpointStatus as Status
 from runtime.train._run import files
 from runtime.train._run.calls import Cancelled, Watch, watched
 from runtime.train._run.download import AT_ONCE, each

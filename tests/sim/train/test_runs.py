@@ -15,7 +15,7 @@ from runtime._controllers.members import GangSpec, GroupSpec
 from runtime.train._core.controller import TrainController
 from runtime.train._core.plan import ABORT, Aborted, Failures, Plan
 from runtime.train._core.states import State
-from runtime.train._core.validations import Status
+from runtime.train._core.validations import ReportedCheckpointStatus as Status
 from tests.sim.controllers.world import Chances
 from tests.sim.events import Events, Violation
 from tests.sim.train.world import MemoryKeeper, Program, TrainEngine

@@ -29,7 +29,8 @@ from runtime.train._core.records import (
     encode,
 )
 from runtime.train._core.reports import Complete
-from runtime.train._core.validations import Outcome, Pending, Status
+from runtime.train._core.validations import Outcome, Pending
+from runtime.train._core.validations import ReportedCheckpointStatus as Status
 from tests.sim.controllers.world import Chances, SimActor, SimEngine
 from tests.sim.events import Events
 
@@ -114,6 +115,7 @@ class MemoryKeeper:
         return Kept(self._packed(), pending, [*self.leftovers] or None)
 
     def tidy(self, leftovers: Sequence[list[int]]) -> None:
+        self._perhaps_fail()
         done = {step for each in leftovers for step in each}
         self.leftovers = [step for step in self.leftovers if step not in done]
 

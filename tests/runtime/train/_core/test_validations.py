@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from runtime._controllers.controller import Cancel, Done, Event, Failed, Forget, Sleep, Submit, TimerFired
-from runtime.train._core.validations import Outcome, Pending, Status, Validations
+from runtime.train._core.validations import Outcome, Pending, Validations
+from runtime.train._core.validations import ReportedCheckpointStatus as Status
 
 
 def started(effects: list[Any]) -> list[Any]:

@@ -11,7 +11,8 @@ from runtime import cloudpickle
 from runtime.train import CheckpointConfig, RunConfig, ValidationConfig, ValidationTaskConfig
 from runtime.train._core.plan import Kept
 from runtime.train._core.reports import Complete
-from runtime.train._core.validations import Outcome, Status
+from runtime.train._core.validations import Outcome
+from runtime.train._core.validations import ReportedCheckpointStatus as Status
 from runtime.train._run.keeper import RunKeeper
 from runtime.train._run.upload import encoded
 from runtime.train._run.validation import validate
