@@ -100,9 +100,10 @@ class RunKeeper:
             for callback in self._run.callbacks or ():
                 callback.after_report(self._context, metrics, checkpoint)
         self._records.flush()
-        hidden = self._hide() if names else []
+        if not names:
+            return Kept(self._packed_latest())
+        leftovers = _Leftovers(names, self._hide())
         waiting = [one for one in self.storage.committed() if one.name in names and one.validation]
-        leftovers = _Leftovers(names, hidden) if names else None
         return Kept(self._packed_latest(), self._pending(waiting), leftovers)
 
     def tidy(self, leftovers: Sequence[_Leftovers]) -> None:

@@ -14,8 +14,9 @@ from runtime.util import get_node_ip_address
 PLATFORMS = "JAX_PLATFORMS"
 JOIN_TIMEOUT_S = 300
 """How long ranks wait for each other when they connect."""
-LEAVE_TIMEOUT_S = 10
-"""How long ranks wait for each other when they disconnect; one that does not come has failed."""
+LEAVE_TIMEOUT_S = 3600
+"""How long ranks that have returned wait for the others to return; then JAX takes these for dead, which fails the run.
+One that has really died is noticed by the run's controller, which ends this wait."""
 
 
 @dataclass
