@@ -36,7 +36,7 @@ def result(future: Future[T]) -> T:
 
 
 def _has_cpus() -> bool:
-    """Whether the calling thread is an actor's, or the one of a task."""
+    """Whether the calling thread is of an actor or task that has CPUs."""
     import runtime
 
     if not runtime.is_initialized():
@@ -54,7 +54,7 @@ def _keeps_cpus() -> bool:
 
 
 def _lent() -> AbstractContextManager[None]:
-    """A task's main thread lends in the engine's waits; an actor keeps its CPUs there."""
+    """A task's main thread lends in the engine's waits; its other threads, and an actor, keep their CPUs there."""
     from runtime._extension.lending import lent_cpus
 
     return lent_cpus() if _keeps_cpus() else nullcontext()

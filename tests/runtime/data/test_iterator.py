@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -105,6 +106,14 @@ class TestPrefetching:
             batches = made.iter_batches(batch_size=7, prefetch_batches=0)
             return [len(ids(batches)), sum(1 for _ in made.iter_rows()), made.materialize().count()]
 
+        @ray.remote(num_cpus=cpus)
+        def in_threads() -> list[int]:
+            made = numbers(100, 4).map_batches(lambda batch: batch)
+            ways = [made.iter_batches(batch_size=7, prefetch_batches=n) for n in (0, 1)]
+            with ThreadPoolExecutor() as threads:
+                return [*threads.map(lambda each: len(ids(each)), ways)]
+
+        assert ray.get(in_threads.remote(), timeout=60) == [100] * 2
         assert ray.get([whole.remote() for _ in range(cpus)], timeout=120) == [100] * cpus
         assert ray.get(unprepared.remote(), timeout=60) == [100] * 3
 
