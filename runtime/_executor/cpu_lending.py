@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from runtime._core.worker_cap import is_lent
 from runtime._owner.links import Links
 from runtime._wire.messages.node import Blocked, Unblocked
 from runtime._wire.messages.worker import Returned
@@ -83,7 +84,11 @@ class CpuLending:
         """Whether an actor, or a task that runs on the main thread, has CPUs."""
         lease = self._assignment.lease
         busy = self._assignment.setup is not None or self._main.running is not None
-        return busy and lease is not None and lease.resources.get("CPU", 0) > 0
+        return (
+            busy
+            and lease is not None
+            and any(amount > 0 and is_lent(name) for name, amount in lease.resources.items())
+        )
 
     @contextmanager
     def lent(self) -> Iterator[None]:

@@ -1,28 +1,25 @@
-"""CPUs of an actor, or of a thread of a task, that waits for work which it has others do."""
+"""CPUs of an actor or a task that waits, in any of its threads, for work which it has others do."""
 
 from __future__ import annotations
 
-import threading
 from contextlib import AbstractContextManager, nullcontext
 
 from runtime._executor.executor import Executor
 from runtime._process.core_worker import Core, current_or_none
 
 
-def keeps_cpus() -> bool:
-    """Whether this process has CPUs, which it keeps while the calling thread waits in `get`: an actor, in any thread,
-    or a task, in another thread than its main one."""
+def holds_cpus() -> bool:
+    """Whether this process is an actor, or runs a task, that has CPUs."""
     executor = _executor()
-    if executor is None or not executor.holds_cpus:
-        return False
-    return executor.setup is not None or threading.current_thread() is not threading.main_thread()
+    return executor is not None and executor.holds_cpus
 
 
 def lent_cpus() -> AbstractContextManager[None]:
-    """While the block runs in any thread, others may use all CPUs of this process. Afterwards it has them back at once,
-    even if that oversubscribes its node for a while."""
+    """While the block runs in any thread, others may use all CPUs of this process, if it has any: those of a placement
+    group also outside of the group. Afterwards it has them back at once, even if that oversubscribes its node for a
+    while."""
     executor = _executor()
-    return nullcontext() if executor is None else executor.lent()
+    return executor.lent() if executor is not None and executor.holds_cpus else nullcontext()
 
 
 def _executor() -> Executor | None:

@@ -142,6 +142,29 @@ class TestPrefetching:
         parts = numbers(10 * cpus, 5).map_batches(lambda batch: batch).streaming_split(cpus, equal=True)
         assert ray.get([part.remote(each) for each in parts], timeout=120) == [10] * cpus
 
+    def test_consumers_in_a_placement_group_that_holds_all_cpus(self) -> None:
+        cpus = int(ray.cluster_resources()["CPU"])
+        group = ray.util.placement_group([{"CPU": cpus}])
+        ray.get(group.ready(), timeout=60)
+        inside = {
+            "num_cpus": cpus,
+            "scheduling_strategy": ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group),
+        }
+
+        @ray.remote(**inside)
+        class Actor:
+            def whole(self) -> int:
+                return len(ids(numbers(100, 4).map_batches(lambda batch: batch).iter_batches(batch_size=7)))
+
+        @ray.remote(**inside)
+        def task() -> int:
+            return len(ids(numbers(100, 4).map_batches(lambda batch: batch).iter_batches(batch_size=7)))
+
+        assert ray.get(task.remote(), timeout=60) == 100
+        assert ray.get(Actor.remote().whole.remote(), timeout=60) == 100
+        ray.util.remove_placement_group(group)
+        assert eventually(lambda: ray.available_resources().get("CPU", 0) == cpus)
+
 
 def resumed(make: Any, options: dict[str, Any], batches: int) -> tuple[list[int], list[int]]:
     """The rows of a whole epoch, and those of one that another iterator ended."""
