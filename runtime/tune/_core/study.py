@@ -167,8 +167,8 @@ class Study:
             self._pause(trial, should_checkpoint)
 
     def exploit(self, trial: Trial, donor: Trial, config: dict[str, Any], experiment_tag: str = "") -> bool:
-        """Has a trial go on from another's latest checkpoint, or its own, with another configuration. It is paused until
-        it is chosen.
+        """Has a trial go on from another's latest checkpoint, or its own, with another configuration. It is paused
+        until it is chosen.
 
         Returns:
             False: nothing has changed, as the donor has no checkpoint, and its trainable cannot save one.

@@ -62,7 +62,7 @@ def ends(book: Book) -> list[int]:
 
 
 @pytest.mark.parametrize("name", SCHEDULERS)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("reuses", [False, True])
 @pytest.mark.parametrize("is_class", [False, True])
 def test_every_trial_ends_once(name: str, seed: int, reuses: bool, is_class: bool) -> None:
