@@ -1,7 +1,7 @@
 """The trials of an experiment, and what searcher, scheduler and stopper make of them. Pure.
 
-The same code decides in a cluster, in a simulation, and when the journal is replayed. The cost of an event does not depend
-on the number of trials.
+The same code decides in a cluster, in a simulation, and when the journal is replayed. The cost of an event does not
+depend on the number of trials.
 """
 
 from __future__ import annotations
@@ -158,10 +158,9 @@ class Study:
         if not (trial.is_finished() or trial.state is TrialState.PAUSED or self._is_replay):
             self._pause(trial, should_checkpoint)
 
-    def exploit(
-        self, trial: Trial, donor: Trial, config: dict[str, Any], experiment_tag: str = ""
-    ) -> None:
-        """Has a trial go on from another's latest checkpoint, with another configuration. It is paused until it is chosen.
+    def exploit(self, trial: Trial, donor: Trial, config: dict[str, Any], experiment_tag: str = "") -> None:
+        """Has a trial go on from another's latest checkpoint, with another configuration. It is paused until it is
+        chosen.
 
         A donor without a checkpoint, and whose trainable cannot save one, changes nothing.
         """
@@ -222,8 +221,8 @@ class Study:
                 return None
             if not self.is_ready(trial):
                 raise TuneError(
-                    f"The scheduler {type(scheduler).__name__} chose the trial {trial}, which is {trial.status} and cannot "
-                    "be run."
+                    f"The scheduler {type(scheduler).__name__} chose the trial {trial}, which is {trial.status} and "
+                    "cannot be run."
                 )
             self._move(trial, TrialEvent.CHOSEN)
             return trial
@@ -235,8 +234,8 @@ class Study:
         self._tell("on_trial_start", trial)
 
     def result(self, trial: Trial, result: dict[str, Any], saved: Saved | None = None) -> None:
-        """Takes a result of a running trial, and the checkpoint that came with it. The trial's state says what has become
-        of it."""
+        """Takes a result of a running trial, and the checkpoint that came with it. The trial's state says what has
+        become of it."""
         written = {name: value for name, value in result.items() if name not in ("config", "experiment_tag")}
         self._write(records.RESULT, trial.number, written, saved)
         decision = self._take(trial, result, saved)
@@ -273,8 +272,8 @@ class Study:
             self.stop()
 
     def saved(self, trial: Trial, saved: Saved | None) -> None:
-        """A checkpoint that `wanted` or a pause asked for. None: it could not be saved, and what waits for it goes on from an
-        earlier one."""
+        """A checkpoint that `wanted` or a pause asked for. None: it could not be saved, and what waits for it goes on
+        from an earlier one."""
         if saved is not None:
             self._save(trial, saved)
             self._write(records.SAVED, trial.number, saved)
@@ -411,7 +410,13 @@ class Study:
         return True
 
     def _add(
-        self, trial_id: str, config: dict[str, Any], evaluated: dict[str, Any], tag: str, name: str, dirname: str
+        self,
+        trial_id: str,
+        config: dict[str, Any],
+        evaluated: dict[str, Any],
+        tag: str,
+        name: str,
+        dirname: str,
     ) -> Trial:
         naming = self.rules.naming
         factory = self.rules.resources_of(config)

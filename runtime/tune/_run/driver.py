@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
@@ -163,6 +163,8 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
         for callback in keeper.callbacks:
             callback.on_experiment_end(trials=study.trials)
         keeper.close()
+        if not storage.is_local:
+            shutil.rmtree(staging, ignore_errors=True)
     return study.trials
 
 
@@ -256,7 +258,9 @@ def _stopper_of(stop: Any) -> Stopper:
         return CombinedStopper(*map(_stopper_of, stop))
     if callable(stop):
         return FunctionStopper(stop)
-    raise ValueError(f"RunConfig.stop must be a dict, a function of trial id and result, or a Stopper, not {stop!r}.")
+    raise ValueError(
+        f"RunConfig.stop must be a dict, a function of trial id and result, or a Stopper, not {stop!r}."
+    )
 
 
 def _can_save(cls: type[Trainable]) -> bool:
@@ -287,8 +291,8 @@ def _search_begins(definition: Definition, study: Study) -> None:
         )
     if not study.rules.scheduler.set_search_properties(tune.metric, tune.mode):
         raise ValueError(
-            f"The scheduler {type(study.rules.scheduler).__name__} has a metric and a mode of its own, and the TuneConfig "
-            "has them, too. Leave one of them out."
+            f"The scheduler {type(study.rules.scheduler).__name__} has a metric and a mode of its own, and the "
+            "TuneConfig has them, too. Leave one of them out."
         )
 
 

@@ -94,8 +94,8 @@ class TrialPlace:
             marker = os.path.join(self.folder.path, self.folder.name, self.folder.marker)
             if not os.path.exists(marker):
                 raise TuneError(
-                    f"The checkpoint {name} of {self.assignment.name} cannot be stored: the node {self._ip} has not got "
-                    f"the experiment's folder {os.path.dirname(marker)}. With several nodes storage_path must be a "
+                    f"The checkpoint {name} of {self.assignment.name} cannot be stored: the node {self._ip} has not "
+                    f"got the experiment's folder {os.path.dirname(marker)}. With several nodes storage_path must be a "
                     "folder that all of them share, or the URI of a storage such as s3://bucket/experiments."
                 )
         if self._number == self.assignment.checkpoint_number:
