@@ -1,5 +1,5 @@
-"""The workloads of tune.py through what a user would take instead of a tuning library: Optuna alone, a pool of processes,
-a fork for each trial, pipes."""
+"""The workloads of tune.py through what a user would take instead of a tuning library: Optuna alone, a pool of
+processes, a fork for each trial, pipes."""
 
 from __future__ import annotations
 
