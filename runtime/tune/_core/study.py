@@ -135,6 +135,11 @@ class Study:
         """The trial that has been paused longest."""
         return _first(self._paused, TrialState.PAUSED, self._held)
 
+    def others_wait(self) -> bool:
+        """Whether trials wait for a runner, or to be chosen."""
+        counts = self.counts
+        return bool(counts[TrialState.PENDING] + counts[TrialState.STARTING] + counts[TrialState.PAUSED])
+
     def is_ready(self, trial: Trial) -> bool:
         """Whether a trial can be chosen to run: it is pending or paused, and its checkpoint is complete."""
         return trial.state in (TrialState.PENDING, TrialState.PAUSED) and trial not in self._held
@@ -158,25 +163,29 @@ class Study:
         if not (trial.is_finished() or trial.state is TrialState.PAUSED or self._is_replay):
             self._pause(trial, should_checkpoint)
 
-    def exploit(self, trial: Trial, donor: Trial, config: dict[str, Any], experiment_tag: str = "") -> None:
-        """Has a trial go on from another's latest checkpoint, with another configuration. It is paused until it is
-        chosen.
+    def exploit(self, trial: Trial, donor: Trial, config: dict[str, Any], experiment_tag: str = "") -> bool:
+        """Has a trial go on from another's latest checkpoint, or its own, with another configuration. It is paused until
+        it is chosen.
 
-        A donor without a checkpoint, and whose trainable cannot save one, changes nothing.
+        Returns:
+            False: nothing has changed, as the donor has no checkpoint, and its trainable cannot save one.
         """
+        saves_now = donor in self._held and donor.state is not TrialState.RUNNING
         can_save = self.rules.saves and donor.state is TrialState.RUNNING
-        if trial.is_finished() or not (donor.saved or can_save) or self._is_replay:
-            return
+        if trial.is_finished() or not (donor.saved or can_save or saves_now) or self._is_replay:
+            return False
         if trial.state is not TrialState.PAUSED:
-            self._pause(trial, should_checkpoint=False)
+            self._pause(trial, should_checkpoint=trial is donor)
+            saves_now = saves_now or trial is donor and trial in self._held
         iteration = donor.last_result.get("training_iteration", 0)
-        if can_save and not (donor.saved and donor.saved[-1].iteration >= iteration):
-            self._held.add(trial)
-            if donor not in self._copies:
-                self.wanted.append(donor)
-            self._copies.setdefault(donor, []).append((trial, config, experiment_tag))
-            return
-        self._change(trial, donor.saved[-1], config, experiment_tag)
+        if not saves_now and not (can_save and not (donor.saved and donor.saved[-1].iteration >= iteration)):
+            self._change(trial, donor.saved[-1], config, experiment_tag)
+            return True
+        self._held.add(trial)
+        if not saves_now and donor not in self._copies:
+            self.wanted.append(donor)
+        self._copies.setdefault(donor, []).append((trial, config, experiment_tag))
+        return True
 
     def set_resources(self, trial: Trial, placement_group_factory: PlacementGroupFactory) -> None:
         """Has a trial go on with other resources; one that runs is paused, and goes on from its checkpoint."""
@@ -340,7 +349,8 @@ class Study:
         if kind == records.ADDED:
             trial_id, config, evaluated, tag, name, dirname = what
             self.rules.searcher.replay(trial_id, config)
-            self._add(trial_id, config, evaluated, tag, name, dirname)
+            trial = self._add(trial_id, config, evaluated, tag, name, dirname)
+            trial.config, trial.experiment_tag = config, tag  # schedulers may change them by chance
             return
         trial = self.trials[what[0]]
         if kind == records.RESULT:
@@ -404,9 +414,8 @@ class Study:
         tag = rules.naming.tag(number, trial_id, evaluated)
         trial = self._add(trial_id, config, evaluated, tag, "", "")
         rules.naming.name(trial)
-        self._write(
-            records.ADDED, trial_id, config, evaluated, tag, trial.custom_trial_name, trial.custom_dirname
-        )
+        names = trial.custom_trial_name, trial.custom_dirname
+        self._write(records.ADDED, trial_id, trial.config, evaluated, trial.experiment_tag, *names)
         return True
 
     def _add(

@@ -99,13 +99,21 @@ class TrialPlace:
                     "folder that all of them share, or the URI of a storage such as s3://bucket/experiments."
                 )
         if self._number == self.assignment.checkpoint_number:
-            storage.open()
+            self._begin_saving()
         parts = storage.upload(checkpoint, name, 0, lambda: False)
         plain = {key: value for key, value in metrics.items() if isinstance(value, int | float | str)}
         kept = storage.commit(name, [parts], plain)
         self._number += 1
         self.checkpoint = kept
         return Saved(name, kept, plain, self.iteration + is_new, self._total_s + is_new * self.waited_s())
+
+    def _begin_saving(self) -> None:
+        """Opens the folder, and removes what a former run of the trial saved and could not tell any more."""
+        storage = self.storage
+        storage.open()
+        for committed in storage.committed():
+            if committed.name >= f"checkpoint_{self._number:06d}":
+                storage.delete(committed.name)
 
     def filled(self, metrics: dict[str, Any], saved: Saved | None) -> dict[str, Any]:
         """A result: the metrics with what Ray's results have besides."""

@@ -164,7 +164,10 @@ def test_classes_save_and_stop(tmp_path: pathlib.Path, reuses: bool) -> None:
 @pytest.mark.parametrize("reuses", [False, True])
 def test_members_of_a_population_take_over_from_better_ones(tmp_path: pathlib.Path, reuses: bool) -> None:
     scheduler = schedulers.PopulationBasedTraining(
-        perturbation_interval=2, hyperparam_mutations={"x": [100, 200]}, resample_probability=1.0
+        time_attr="training_iteration",
+        perturbation_interval=2,
+        hyperparam_mutations={"x": [100, 200]},
+        resample_probability=1.0,
     )
     grid = tune.Tuner(
         Counter,

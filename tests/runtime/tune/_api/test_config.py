@@ -11,7 +11,7 @@ from runtime import tune
 
 
 @pytest.mark.parametrize(
-    "make, text",
+    ("make", "text"),
     [
         (lambda: tune.TuneConfig(mode="best"), "mode must be"),
         (lambda: tune.TuneConfig(mode=["min", "best"]), "mode must be"),

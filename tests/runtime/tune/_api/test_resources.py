@@ -20,7 +20,7 @@ def test_what_trials_ask_for() -> None:
 
 
 @pytest.mark.parametrize(
-    "given, bundle",
+    ("given", "bundle"),
     [
         (None, {"CPU": 1.0}),
         ({"cpu": 2, "gpu": 0.5}, {"CPU": 2.0, "GPU": 0.5}),
@@ -35,7 +35,7 @@ def test_a_dict_is_a_bundle(given: Any, bundle: dict[str, float]) -> None:
 def test_what_cannot_be_meant() -> None:
     with pytest.raises(ValueError, match="at least one bundle"):
         PlacementGroupFactory([])
-    with pytest.raises(ValueError, match="bundle 1 has {'CPU': -1}"):
+    with pytest.raises(ValueError, match=r"bundle 1 has \{'CPU': -1\}"):
         PlacementGroupFactory([{"CPU": 1}, {"CPU": -1}])
     with pytest.raises(ValueError, match="strategy must be one of"):
         PlacementGroupFactory([{"CPU": 1}], strategy="CLOSE")

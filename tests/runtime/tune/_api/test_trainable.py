@@ -49,7 +49,7 @@ def test_what_cannot_be_tuned_says_why() -> None:
 
     with pytest.raises(ValueError, match=r"No trainable is registered as 'other'; registered are: "):
         found_trainable("other")
-    with pytest.raises(TypeError, match="must be a subclass of tune.Trainable"):
+    with pytest.raises(TypeError, match=r"must be a subclass of tune\.Trainable"):
         found_trainable(dict)
     with pytest.raises(TypeError, match="Call the trainer's fit"):
         found_trainable(Trainer())

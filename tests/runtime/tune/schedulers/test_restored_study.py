@@ -74,6 +74,9 @@ class Repeater:
 
     search_alg = None
 
+    def others_wait(self) -> bool:
+        return False
+
     def __init__(self) -> None:
         self.wanted: Journal = []
 
