@@ -62,8 +62,8 @@ SECTIONS = {
         "Tuning",
         "Experiments on one node with two CPUs through this engine, Ray Tune and, where it stands beside them, Optuna "
         "alone, a pool of processes, pipes, or a fork for each trial. Every result is checked. Ray's workers run at "
-        "the priority of others (`RAY_worker_niceness=0`). TPE, no-op trials and ASHA are stopped after 45 s: rates are of "
-        "what has finished. Bold: below the floor, or over the limit.",
+        "the priority of others (`RAY_worker_niceness=0`). TPE, no-op trials and ASHA are stopped after 45 s: rates "
+        "are of what has finished. Bold: below the floor, or over the limit.",
     ),
     "warm_workers": (
         "Warm workers",

@@ -113,7 +113,7 @@ class TrialPlace:
         storage.open()
         for committed in storage.committed():
             if committed.name >= f"checkpoint_{self._number:06d}":
-                storage.delete(committed.name)
+                storage.remove(storage.hide(committed.name))
 
     def filled(self, metrics: dict[str, Any], saved: Saved | None) -> dict[str, Any]:
         """A result: the metrics with what Ray's results have besides."""
