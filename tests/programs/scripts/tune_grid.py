@@ -77,3 +77,12 @@ print(
     all(0 <= each.config["a"]["x"] < 10 and each.config["a"]["y"] in (10, 20) for each in sampled),
     len(sampled),
 )
+
+stopped = tune.Tuner(
+    train_function,
+    param_space={"width": 1, "depth": tune.grid_search([1, 2]), "area": 1},
+    run_config=tune.RunConfig(name="stopped", storage_path=store, verbose=0, stop={"step": 2}),
+).fit()
+print("stopped:", [(each.metrics["step"], each.metrics["done"]) for each in stopped])
+number = tune.Tuner(lambda config: 2.5, run_config=tune.RunConfig(name="number", storage_path=store, verbose=0)).fit()
+print("a number:", number[0].metrics["_metric"])
