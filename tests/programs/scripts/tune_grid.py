@@ -84,5 +84,7 @@ stopped = tune.Tuner(
     run_config=tune.RunConfig(name="stopped", storage_path=store, verbose=0, stop={"step": 2}),
 ).fit()
 print("stopped:", [(each.metrics["step"], each.metrics["done"]) for each in stopped])
-number = tune.Tuner(lambda config: 2.5, run_config=tune.RunConfig(name="number", storage_path=store, verbose=0)).fit()
+number = tune.Tuner(
+    lambda config: 2.5, run_config=tune.RunConfig(name="number", storage_path=store, verbose=0)
+).fit()
 print("a number:", number[0].metrics["_metric"])
