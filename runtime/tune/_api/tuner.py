@@ -44,7 +44,9 @@ class Tuner:
         self._trainable = found_trainable(trainable)
         run = run_config or RunConfig()
         if run.name is None:
-            date = datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
+            date = datetime.now().strftime(
+                "%Y-%m-%d_%H-%M-%S-%f"
+            )  # a second is too coarse for short experiments
             run = replace(run, name=f"{self._trainable.__name__}_{date}")
         self._definition = driver.define(param_space, tune_config or TuneConfig(), run)
         self._resume: driver.Resume | None = None

@@ -540,11 +540,11 @@ class Study:
         self._awaiting.discard(trial)
         trial.error = error if how == records.FAILED else trial.error
         self._write(records.ENDED, trial.number, how, error)
+        if how != records.FAILED and trial.last_result:
+            trial.last_result = {**trial.last_result, "done": True}
         if how == records.FAILED:
             rules.scheduler.on_trial_error(self, trial)
         elif how == records.RETURNED:
-            if trial.last_result:
-                trial.last_result = {**trial.last_result, "done": True}
             rules.scheduler.on_trial_complete(self, trial, trial.last_result)
         rules.searcher.on_trial_complete(
             trial.trial_id, result=trial.last_result or None, error=how == records.FAILED

@@ -146,7 +146,7 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
             study.resume_errored(from_checkpoint=not resume.restart_errored)
     experiment = Experiment(study, _setting(trainable, definition, folder, rules), keeper.flush)
     loop = Loop(experiment, ClusterEngine(), f"experiment {storage.name}", STALL_S)
-    shown = progress.Progress(loop, definition, storage.folder)
+    shown = progress.Progress(loop, storage.name, definition.tune.metric, definition.run.verbose == 0)
     try:
         shown.start()
         loop.run()

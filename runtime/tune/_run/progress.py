@@ -5,15 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime._controllers.loop import Ended, Loop
 from runtime._extension import terminal
 from runtime.tune._core import experiment, table
 from runtime.tune._core.study import Study
-
-if TYPE_CHECKING:
-    from runtime.tune._run.driver import Definition
 
 log = logging.getLogger(__name__)
 TABLE_S = 1.0
@@ -32,19 +29,19 @@ class Progress:
 
     Args:
         loop: of the experiment.
-        definition: of the experiment.
-        folder: where it is.
+        name: of the experiment.
+        metric: whose best value is shown; None: there is none.
+        is_quiet: whether nothing is shown.
     """
 
-    def __init__(self, loop: Loop, definition: Definition, folder: str) -> None:
+    def __init__(self, loop: Loop, name: str, metric: Any, is_quiet: bool) -> None:
         self._loop = loop
-        self._definition = definition
-        self._folder = folder
+        self._metric = metric
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress of an experiment", daemon=True)
         self._since = time.monotonic()
-        self._key = f"experiment {definition.run.name}"
-        self._is_quiet = definition.run.verbose == 0
+        self._key = f"experiment {name}"
+        self._is_quiet = is_quiet
 
     def start(self) -> None:
         """Begins."""
@@ -61,14 +58,14 @@ class Progress:
         passed_s = time.monotonic() - self._since
         view = view_of(study)
         if terminal.is_shown():
-            terminal.remove(self._key, table.lines(view, self._definition.tune.metric, passed_s))
+            terminal.remove(self._key, table.lines(view, self._metric, passed_s))
         else:
-            log.info("%s", table.line(view, self._definition.tune.metric, passed_s))
+            log.info("%s", table.line(view, self._metric, passed_s))
         for trial in [trial for trial in study.trials if trial.status == "ERROR"][: table.ROWS]:
             log.warning("%s failed: %s. See %s/error.txt", trial, table.first_line(trial.error), trial.path)
 
     def _run(self) -> None:
-        metric = self._definition.tune.metric
+        metric = self._metric
         is_shown = terminal.is_shown()
         while not self._end.wait(TABLE_S if is_shown else LINE_S):
             try:

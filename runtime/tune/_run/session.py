@@ -25,7 +25,7 @@ class Session:
 
     Args:
         place: of the trial.
-        function: without arguments; what it returns, if it is a dict, is a last report.
+        function: without arguments; a dict or a number that it returns is a last report.
     """
 
     def __init__(self, place: TrialPlace, function: Callable[[], Any]) -> None:
@@ -73,6 +73,8 @@ class Session:
         try:
             self._wait_for_turn()
             last = self._function()
+            if isinstance(last, int | float):
+                last = {"_metric": last}  # Ray's name for it
             if isinstance(last, dict) and last:
                 self._append(last)
         except Left:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime import tune
 from runtime._controllers.controller import ActorUp, Begin, Call, Done, Effect
 from runtime.tune._core.experiment import Experiment
 from runtime.tune._core.messages import Batch
