@@ -47,7 +47,7 @@ class BoostingReports:
             self._saved = iteration
             self._report(save)
         else:
-            report(self._last)
+            self._send(self._last)
 
     def end(self, iteration: int, save: Callable[[str], object]) -> None:
         """The training is over; `iteration`: its last."""
@@ -55,12 +55,19 @@ class BoostingReports:
             self._report(save)
 
     def _report(self, save: Callable[[str], object]) -> None:
-        if get_context().get_world_rank():
-            report(self._last)
+        if not self._has_checkpoint():
+            self._send(self._last)
             return
         with tempfile.TemporaryDirectory() as folder:
             save(str(pathlib.Path(folder, self._filename)))
-            report(self._last, checkpoint=Checkpoint.from_directory(folder))
+            self._send(self._last, Checkpoint.from_directory(folder))
+
+    def _has_checkpoint(self) -> bool:
+        """Whether this process saves the model."""
+        return not get_context().get_world_rank()
+
+    def _send(self, metrics: dict[str, Any], checkpoint: Checkpoint | None = None) -> None:
+        report(metrics, checkpoint=checkpoint)
 
     def _chosen(self, metrics: dict[str, Any]) -> dict[str, Any]:
         if isinstance(self._metrics, Mapping):
