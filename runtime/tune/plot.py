@@ -123,8 +123,8 @@ def parallel_coordinates(grid: ResultGrid, metric: str | None = None, mode: str 
     right = width - 130
     places = [LEFT + (right - LEFT) * index / max(1, len(axes) - 1) for index in range(len(axes))]
     drawing = Drawing(width, HEIGHT, f"Parameters and {metric}")
-    by_value = sorted(rows, key=lambda row: row[-1], reverse=mode == "min")
-    for row in by_value:
+    order = sorted(range(len(rows)), key=values.__getitem__, reverse=mode == "min")
+    for row in (rows[index] for index in order):
         points = [
             (x, BOTTOM - place * (BOTTOM - TOP - 20))
             for x, scale, value in zip(places, scales, row, strict=True)
@@ -137,7 +137,8 @@ def parallel_coordinates(grid: ResultGrid, metric: str | None = None, mode: str 
         for place, text in scale.ticks():
             y = BOTTOM - place * (BOTTOM - TOP - 20)
             drawing.line([(x - 4, y), (x, y)], INK)
-            drawing.text(x - 7, y + 4, text, "end", 11, paint_order="stroke", stroke="#ffffff", stroke_width=3)
+            drawing.text(x - 7, y + 4, text, "end", 11, stroke="#ffffff", stroke_width=4)  # free of lines
+            drawing.text(x - 7, y + 4, text, "end", 11)
         drawing.text(x, BOTTOM + 24, short(name), "middle")
     drawing.colour_bar(scales[-1], width - 80, BOTTOM, TOP + 20, metric)
     return Figure(drawing.svg(), {"axes": axes, "lines": rows})

@@ -16,9 +16,9 @@ def importances(configs: Sequence[Mapping[str, Any]], values: Sequence[float]) -
 
     It is the share of the variance of the metric's ranks that groups of the parameter's values explain: 1.0 where the
     parameter alone decides the order of the trials, about 0.0 where it says nothing. A number has quantiles as groups,
-    about the square root of the number of trials, at most 8; any other value is a group of its own. The share is adjusted
-    for the number of groups (epsilon squared), since many groups explain a part of any noise. Interactions of
-    parameters are not seen.
+    about the square root of the number of trials, at most 8; any other value is a group of its own. The share is
+    adjusted for the number of groups (epsilon squared), since many groups explain a part of any noise. Interactions
+    of parameters are not seen.
 
     Args:
         configs: Of the trials, flat.

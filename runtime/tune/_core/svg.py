@@ -157,11 +157,13 @@ class Drawing:
 
     def rectangle(self, x: float, y: float, width: float, height: float, fill: str, **more: Any) -> None:
         """A filled rectangle."""
-        self._add("rect", x=f"{x:.1f}", y=f"{y:.1f}", width=f"{width:.1f}", height=f"{height:.1f}", fill=fill, **more)
+        placed = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
+        self._add("rect", **placed, fill=fill, **more)
 
     def text(self, x: float, y: float, text: str, anchor: str = "start", size: int = 12, **more: Any) -> None:
         """A line of text. `anchor`: which part of it is at x: "start", "middle" or "end"."""
-        self._add("text", escape(text), x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, font_size=size, fill=INK, **more)
+        placed = {"x": f"{x:.1f}", "y": f"{y:.1f}", "text_anchor": anchor, "font_size": size}
+        self._add("text", escape(text), **placed, fill=INK, **more)
 
     def upright(self, x: float, y: float, text: str) -> None:
         """A line of text that reads upwards, centred at a point."""

@@ -103,12 +103,11 @@ class TrialPlace:
                 )
         if self._number == self.assignment.checkpoint_number:
             storage.open()
-        if copies:
-            parts = storage.upload(checkpoint, name, 0, lambda: False)
-        else:
-            parts = storage.adopt(checkpoint, name, 0)
+        part = (
+            storage.upload(checkpoint, name, 0, lambda: False) if copies else storage.adopt(checkpoint, name, 0)
+        )
         plain = {key: value for key, value in metrics.items() if isinstance(value, int | float | str)}
-        kept = storage.commit(name, [parts], plain)
+        kept = storage.commit(name, [part], plain)
         self._number += 1
         self.checkpoint = kept
         return Saved(name, kept, plain, self.iteration + is_new, self._total_s + is_new * self.waited_s())

@@ -30,8 +30,8 @@ class TuneReportCallback(UserCallback):
         session = current_or_none()
         if not isinstance(session, Session):
             raise RuntimeError(
-                "TuneReportCallback must be made in a trial's function, while a Tuner runs it. Classes of tune.Trainable "
-                "return their metrics from step() instead."
+                "TuneReportCallback must be made in a trial's function, while a Tuner runs it. Classes of "
+                "tune.Trainable return their metrics from step() instead."
             )
         self._process = os.getpid()
         self._runner = session.context.run(lambda: runtime.get_runtime_context().current_actor)

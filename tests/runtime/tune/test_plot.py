@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 import random
 import re
+from itertools import pairwise
 from typing import Any
 from xml.etree import ElementTree
 
@@ -18,7 +19,10 @@ from runtime.tune._core.trial import Trial
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def grid_of(rows: list[tuple[dict[str, Any], Any]], metric: str | None = "loss", mode: str | None = "min") -> ResultGrid:
+Rows = list[tuple[dict[str, Any], Any]]
+
+
+def grid_of(rows: Rows, metric: str | None = "loss", mode: str | None = "min") -> ResultGrid:
     trials = []
     for number, (config, loss) in enumerate(rows):
         trial = Trial(f"t_{number:05d}", number, "train", config, config, "", resources_to_factory(None))
@@ -77,7 +81,7 @@ def test_the_history_has_a_dot_per_trial_and_the_best_so_far() -> None:
 def test_the_history_of_values_far_apart_is_logarithmic() -> None:
     root = parsed(plot.history(grid_of([({"x": each}, 10.0**-each) for each in range(6)])))
     heights = [float(dot.attrib["cy"]) for dot in root.iter(f"{SVG}circle")]
-    steps = [after - before for before, after in zip(heights, heights[1:], strict=False)]
+    steps = [after - before for before, after in pairwise(heights)]
     assert steps == pytest.approx([steps[0]] * 5, abs=0.2)
     assert {"0.001", "1"} <= set(texts(root))
 
@@ -98,7 +102,7 @@ def test_parallel_coordinates_have_a_line_per_trial_with_the_best_on_top() -> No
 
 
 def test_parameters_that_some_trials_lack_leave_a_gap() -> None:
-    rows: list[tuple[dict[str, Any], Any]] = [({"x": 1, "y": 2}, 1.0), ({"x": 2}, 2.0), ({"x": 3, "y": 4}, 3.0)]
+    rows: Rows = [({"x": 1, "y": 2}, 1.0), ({"x": 2}, 2.0), ({"x": 3, "y": 4}, 3.0)]
     root = parsed(plot.parallel_coordinates(grid_of(rows)))
     lines = [line for line in root.iter(f"{SVG}polyline") if "stroke-opacity" in line.attrib]
     assert sorted(len(line.attrib["points"].split()) for line in lines) == [2, 3, 3]
