@@ -49,6 +49,7 @@ class Session:
         checkpoint: the latest that is committed; None: there is none.
         shards: of the data sets, by name.
         stamp: begins the names of the call's checkpoints; the same on all ranks.
+        validates: the run has a validation function.
     """
 
     def __init__(
@@ -57,10 +58,12 @@ class Session:
         checkpoint: Any = None,
         shards: dict[str, Any] | None = None,
         stamp: str = "0",
+        validates: bool = False,
     ) -> None:
         self.context = context
         self.checkpoint = checkpoint
         self.shards = shards or {}
+        self.validates = validates
         self._stamp = stamp
         self._reports = 0
         self._questions = 0
@@ -106,8 +109,9 @@ class Session:
         mode: CheckpointUploadMode,
         deletes: bool | None,
         upload_fn: Callable[[Checkpoint, str], Checkpoint] | None,
+        validation: bytes = b"",
     ) -> None:
-        """Reports with a checkpoint. See `reporting.report`.
+        """Reports with a checkpoint. See `reporting.report`, and `records.Reported.validation`.
 
         Raises:
             Left: the training function is to end.
@@ -116,7 +120,7 @@ class Session:
         folder = name or f"checkpoint_{self._stamp}_{self._reports:06d}"
         storage, rank = self.context.storage, self.context.get_world_rank()
         if mode is CheckpointUploadMode.ASYNC:
-            number = self.report(metrics, folder)
+            number = self.report(metrics, folder, validation=validation)
             self._uploads.submit(
                 partial(self._upload, number, checkpoint, folder, deletes is not False, upload_fn)
             )
@@ -133,7 +137,7 @@ class Session:
         if deletes:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
         self._send(Uploaded(self._reports, encoded(part)), waits=False)
-        number = self.report(metrics, folder, waits=True)
+        number = self.report(metrics, folder, waits=True, validation=validation)
         with self._lock:
             self._wait(lambda: self._committed > number)
 
@@ -172,18 +176,22 @@ class Session:
             known.update(msgspec.msgpack.decode(data, type=dict[str, list[int]]))
         return known
 
-    def reported_checkpoints(self, timeout_s: float | None) -> bytes:
-        """The run's checkpoints, pickled, once this rank's reports are committed.
+    def reported_checkpoints(self, are_validated: bool, timeout_s: float | None) -> bytes:
+        """The run's checkpoints, pickled, once this rank's reports are committed, and no validation is pending if
+        `are_validated`; those that are there if that is not so in time.
 
         Raises:
             Left: the training function is to end.
-            TimeoutError: they are not in time.
         """
         with self._lock:
             number = -1 - self._questions
             self._questions += 1
-        self._send(Wanted(number, self._reports))
-        return self._answer(number, timeout_s)
+        self._send(Wanted(number, self._reports, are_validated))
+        try:
+            return self._answer(number, timeout_s)
+        except TimeoutError:
+            self._send(Wanted(number, 0))  # needs nothing
+            return self._answer(number)
 
     # ------------------------------------------------------------ the worker's side
 
@@ -263,7 +271,7 @@ class Session:
             lambda: condition() or self._is_leaving or self._upload_error is not None, timeout_s
         )
         if not ended:
-            raise TimeoutError(f"Reports are not committed within {timeout_s:g} s.")
+            raise TimeoutError
         if not condition():
             self._check()
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def report(metrics: dict[str, Any], *, checkpoint: Checkpoint | None = None) -> None:
-    """Reports the metrics of an iteration. It returns when the next one is wanted; a trial that is stopped or paused does
-    not come back from it.
+    """Reports the metrics of an iteration. It returns when the next one is wanted; a trial that is stopped or paused
+    does not come back from it.
 
     Args:
         metrics: can be pickled.

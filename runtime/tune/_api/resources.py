@@ -7,8 +7,8 @@ from typing import Any
 
 
 class PlacementGroupFactory:
-    """The resources of a trial, as the bundles of a placement group. The trial itself runs in the first one; the others are
-    for the tasks and actors that it starts.
+    """The resources of a trial, as the bundles of a placement group. The trial itself runs in the first one; the
+    others are for the tasks and actors that it starts.
 
     Args:
         bundles: for example [{"CPU": 1}, {"CPU": 2}]. The first may be empty: the trial itself needs nothing.
@@ -61,7 +61,9 @@ class PlacementGroupFactory:
         return f"PlacementGroupFactory({self.bundles!r}, strategy={self.strategy!r})"
 
 
-def resources_to_factory(resources: Mapping[str, Any] | PlacementGroupFactory | None) -> PlacementGroupFactory:
+def resources_to_factory(
+    resources: Mapping[str, Any] | PlacementGroupFactory | None,
+) -> PlacementGroupFactory:
     """The placement group of a trial that needs these.
 
     Args:
@@ -77,8 +79,8 @@ def resources_to_factory(resources: Mapping[str, Any] | PlacementGroupFactory | 
         return resources
     if not isinstance(resources, Mapping):
         raise TypeError(
-            "Resources must be a dict, a PlacementGroupFactory, or a function of the configuration that returns one, not "
-            f"{type(resources).__name__}."
+            "Resources must be a dict, a PlacementGroupFactory, or a function of the configuration that returns one, "
+            f"not {type(resources).__name__}."
         )
     names = {"cpu": "CPU", "gpu": "GPU"}
     return PlacementGroupFactory([{names.get(name, name): amount for name, amount in resources.items()}])

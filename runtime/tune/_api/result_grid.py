@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -25,16 +24,19 @@ class Result(train_result.Result):
     """The result of a trial. `metrics`: its last result. `path`: its folder."""
 
     error: BaseException | None  # type: ignore[assignment]  # of the trial's own function
-    local_path: str = ""
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """All results of the trial, from its folder. Empty where the folder is on another machine."""
-        try:
-            with open(os.path.join(self.local_path, "result.json"), encoding="utf-8") as file:
-                return [json.loads(line) for line in file]
-        except FileNotFoundError:
-            return []
+        """All results of the trial, from its folder; those in a remote storage are there when the trial has ended.
+
+        Raises:
+            StorageError: the folder cannot be read.
+        """
+        from runtime.train._run.storage import RunStorage
+
+        parent, _, name = self.path.rpartition("/")
+        data = RunStorage(parent, name, self._filesystem).read("result.json")
+        return [json.loads(line) for line in data.splitlines()]
 
     @property
     def metrics_dataframe(self) -> pandas.DataFrame | None:
@@ -198,13 +200,10 @@ class ResultGrid:
             path=trial.path,
             best_checkpoints=[(saved.checkpoint, saved.metrics) for saved in trial.saved],
             config=trial.config,
-            local_path=trial.local_path,
             _filesystem=self._filesystem,
         )
 
-    def _value_of(
-        self, result: Result, metric: str, mode: str, scope: str, filters: bool
-    ) -> float | None:
+    def _value_of(self, result: Result, metric: str, mode: str, scope: str, filters: bool) -> float | None:
         if scope == "last":
             found = retention.lookup(result.metrics or {}, metric)
             values = [found] if found is not None else []

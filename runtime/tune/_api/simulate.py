@@ -21,8 +21,8 @@ def simulate(tuner: Tuner, curves: Any, workers: int = 1, start_s: float = 0.0) 
         start_s: how long the start of a trial's process takes.
 
     Returns:
-        A ResultGrid with `seconds`, how long the experiment would have taken, and `busy`, the share of the workers' time
-        in which they had a trial.
+        A ResultGrid with `seconds`, how long the experiment would have taken, and `busy`, the share of the workers'
+        time in which they had a trial.
 
     Raises:
         ValueError: there is no worker.

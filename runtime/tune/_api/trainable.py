@@ -153,7 +153,9 @@ class Equipped:
         parameters: references by name.
     """
 
-    def __init__(self, trainable: Any, resources: Any = None, parameters: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, trainable: Any, resources: Any = None, parameters: Mapping[str, Any] | None = None
+    ) -> None:
         self.trainable = trainable
         self.resources = resources
         self.parameters = dict(parameters or {})
@@ -165,8 +167,8 @@ def with_resources(trainable: Any, resources: Any) -> Any:
 
     Args:
         trainable: a function or class.
-        resources: a dict such as {"CPU": 2, "GPU": 0.5}, a PlacementGroupFactory, or a function of the configuration that
-            returns one of them.
+        resources: a dict such as {"CPU": 2, "GPU": 0.5}, a PlacementGroupFactory, or a function of the configuration
+            that returns one of them.
 
     Raises:
         ValueError: the amounts cannot be meant.
@@ -237,7 +239,9 @@ def found_trainable(trainable: Any) -> Equipped:
     elif callable(inner):
         _check_function(inner, equipped.parameters)
     else:
-        raise TypeError(f"A trainable is a function, a class of Trainable or a registered name, not {inner!r}.")
+        raise TypeError(
+            f"A trainable is a function, a class of Trainable or a registered name, not {inner!r}."
+        )
     return equipped
 
 

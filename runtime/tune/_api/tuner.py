@@ -51,8 +51,8 @@ class Tuner:
         self._results: ResultGrid | None = None
 
     def fit(self) -> ResultGrid:
-        """Runs the experiment to its end. Starts a local cluster where the process has none. Ctrl-C ends it, and gives the
-        results so far.
+        """Runs the experiment to its end. Starts a local cluster where the process has none. Ctrl-C ends it, and gives
+        the results so far.
 
         Raises:
             TuneError: it cannot go on.
@@ -76,7 +76,9 @@ class Tuner:
         if self._results is not None:
             return self._results
         if self._resume is None:
-            raise RuntimeError("There are no results yet. Call fit() first, or Tuner.restore() an experiment.")
+            raise RuntimeError(
+                "There are no results yet. Call fit() first, or Tuner.restore() an experiment."
+            )
         return self._grid(driver.past_trials(self._trainable.__name__, self._definition))
 
     @classmethod

@@ -252,8 +252,8 @@ class Experiment:
             effects.append(
                 Stop(
                     error=TuneError(
-                        f"All {study.counts[TrialState.PAUSED]} trials that have not ended are paused, and the scheduler "
-                        f"{type(study.rules.scheduler).__name__} chooses none of them."
+                        f"All {study.counts[TrialState.PAUSED]} trials that have not ended are paused, and the "
+                        f"scheduler {type(study.rules.scheduler).__name__} chooses none of them."
                     )
                 )
             )
@@ -275,7 +275,9 @@ class Experiment:
         self._waiting.setdefault(trial.placement_group_factory.shape, deque()).append(trial)
         return True
 
-    def _serve(self, shape: tuple[Any, ...], waiting: deque[Trial], effects: list[Effect], now: float) -> None:
+    def _serve(
+        self, shape: tuple[Any, ...], waiting: deque[Trial], effects: list[Effect], now: float
+    ) -> None:
         """Gives waiting trials the runners that are idle, and has runners made for the others."""
         idle = self._idle.get(shape)
         while waiting and idle:

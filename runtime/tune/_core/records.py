@@ -1,7 +1,7 @@
 """What the journal of an experiment says. Replayed in order, it gives the experiment again. Pure.
 
-A frame is the length and CRC of a pickled record, then the record. What follows a frame that is cut or damaged, as after
-a power cut, is not read.
+A frame is the length and CRC of a pickled record, then the record. What follows a frame that is cut or damaged, as
+after a power cut, is not read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The trials of an experiment, and what searcher, scheduler and stopper make of them. Pure.
 
-The same code decides in a cluster, in a simulation, and when the journal is replayed. The cost of an event does not depend
-on the number of trials.
+The same code decides in a cluster, in a simulation, and when the journal is replayed. The cost of an event does not
+depend on the number of trials.
 """
 
 from __future__ import annotations
@@ -135,6 +135,11 @@ class Study:
         """The trial that has been paused longest."""
         return _first(self._paused, TrialState.PAUSED, self._held)
 
+    def others_wait(self) -> bool:
+        """Whether trials wait for a runner, or to be chosen."""
+        counts = self.counts
+        return bool(counts[TrialState.PENDING] + counts[TrialState.STARTING] + counts[TrialState.PAUSED])
+
     def is_ready(self, trial: Trial) -> bool:
         """Whether a trial can be chosen to run: it is pending or paused, and its checkpoint is complete."""
         return trial.state in (TrialState.PENDING, TrialState.PAUSED) and trial not in self._held
@@ -158,26 +163,29 @@ class Study:
         if not (trial.is_finished() or trial.state is TrialState.PAUSED or self._is_replay):
             self._pause(trial, should_checkpoint)
 
-    def exploit(
-        self, trial: Trial, donor: Trial, config: dict[str, Any], experiment_tag: str = ""
-    ) -> None:
-        """Has a trial go on from another's latest checkpoint, with another configuration. It is paused until it is chosen.
+    def exploit(self, trial: Trial, donor: Trial, config: dict[str, Any], experiment_tag: str = "") -> bool:
+        """Has a trial go on from another's latest checkpoint, or its own, with another configuration. It is paused until
+        it is chosen.
 
-        A donor without a checkpoint, and whose trainable cannot save one, changes nothing.
+        Returns:
+            False: nothing has changed, as the donor has no checkpoint, and its trainable cannot save one.
         """
+        saves_now = donor in self._held and donor.state is not TrialState.RUNNING
         can_save = self.rules.saves and donor.state is TrialState.RUNNING
-        if trial.is_finished() or not (donor.saved or can_save) or self._is_replay:
-            return
+        if trial.is_finished() or not (donor.saved or can_save or saves_now) or self._is_replay:
+            return False
         if trial.state is not TrialState.PAUSED:
-            self._pause(trial, should_checkpoint=False)
+            self._pause(trial, should_checkpoint=trial is donor)
+            saves_now = saves_now or trial is donor and trial in self._held
         iteration = donor.last_result.get("training_iteration", 0)
-        if can_save and not (donor.saved and donor.saved[-1].iteration >= iteration):
-            self._held.add(trial)
-            if donor not in self._copies:
-                self.wanted.append(donor)
-            self._copies.setdefault(donor, []).append((trial, config, experiment_tag))
-            return
-        self._change(trial, donor.saved[-1], config, experiment_tag)
+        if not saves_now and not (can_save and not (donor.saved and donor.saved[-1].iteration >= iteration)):
+            self._change(trial, donor.saved[-1], config, experiment_tag)
+            return True
+        self._held.add(trial)
+        if not saves_now and donor not in self._copies:
+            self.wanted.append(donor)
+        self._copies.setdefault(donor, []).append((trial, config, experiment_tag))
+        return True
 
     def set_resources(self, trial: Trial, placement_group_factory: PlacementGroupFactory) -> None:
         """Has a trial go on with other resources; one that runs is paused, and goes on from its checkpoint."""
@@ -222,8 +230,8 @@ class Study:
                 return None
             if not self.is_ready(trial):
                 raise TuneError(
-                    f"The scheduler {type(scheduler).__name__} chose the trial {trial}, which is {trial.status} and cannot "
-                    "be run."
+                    f"The scheduler {type(scheduler).__name__} chose the trial {trial}, which is {trial.status} and "
+                    "cannot be run."
                 )
             self._move(trial, TrialEvent.CHOSEN)
             return trial
@@ -235,8 +243,8 @@ class Study:
         self._tell("on_trial_start", trial)
 
     def result(self, trial: Trial, result: dict[str, Any], saved: Saved | None = None) -> None:
-        """Takes a result of a running trial, and the checkpoint that came with it. The trial's state says what has become
-        of it."""
+        """Takes a result of a running trial, and the checkpoint that came with it. The trial's state says what has
+        become of it."""
         written = {name: value for name, value in result.items() if name not in ("config", "experiment_tag")}
         self._write(records.RESULT, trial.number, written, saved)
         decision = self._take(trial, result, saved)
@@ -273,8 +281,8 @@ class Study:
             self.stop()
 
     def saved(self, trial: Trial, saved: Saved | None) -> None:
-        """A checkpoint that `wanted` or a pause asked for. None: it could not be saved, and what waits for it goes on from an
-        earlier one."""
+        """A checkpoint that `wanted` or a pause asked for. None: it could not be saved, and what waits for it goes on
+        from an earlier one."""
         if saved is not None:
             self._save(trial, saved)
             self._write(records.SAVED, trial.number, saved)
@@ -341,7 +349,8 @@ class Study:
         if kind == records.ADDED:
             trial_id, config, evaluated, tag, name, dirname = what
             self.rules.searcher.replay(trial_id, config)
-            self._add(trial_id, config, evaluated, tag, name, dirname)
+            trial = self._add(trial_id, config, evaluated, tag, name, dirname)
+            trial.config, trial.experiment_tag = config, tag  # schedulers may change them by chance
             return
         trial = self.trials[what[0]]
         if kind == records.RESULT:
@@ -405,13 +414,18 @@ class Study:
         tag = rules.naming.tag(number, trial_id, evaluated)
         trial = self._add(trial_id, config, evaluated, tag, "", "")
         rules.naming.name(trial)
-        self._write(
-            records.ADDED, trial_id, config, evaluated, tag, trial.custom_trial_name, trial.custom_dirname
-        )
+        names = trial.custom_trial_name, trial.custom_dirname
+        self._write(records.ADDED, trial_id, trial.config, evaluated, trial.experiment_tag, *names)
         return True
 
     def _add(
-        self, trial_id: str, config: dict[str, Any], evaluated: dict[str, Any], tag: str, name: str, dirname: str
+        self,
+        trial_id: str,
+        config: dict[str, Any],
+        evaluated: dict[str, Any],
+        tag: str,
+        name: str,
+        dirname: str,
     ) -> Trial:
         naming = self.rules.naming
         factory = self.rules.resources_of(config)

@@ -83,8 +83,12 @@ def lines(view: View, metric: Any, seconds: float) -> list[str]:
             values.append(_shown(retention.lookup(row.result, metric)))
         table.append([row.name, row.status, str(row.iteration), f"{row.total_s:.1f}", *values])
     widths = [max(len(cells[column]) for cells in table) for column in range(len(header))]
-    shown += ["  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in table]
-    more = sum(view.counts.get(status, 0) for status in ("PENDING", "STARTING", "RUNNING", "PAUSED")) - len(view.rows)
+    shown += [
+        "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) for cells in table
+    ]
+    more = sum(view.counts.get(status, 0) for status in ("PENDING", "STARTING", "RUNNING", "PAUSED")) - len(
+        view.rows
+    )
     if more > 0:
         shown.append(f"and {more} more")
     return shown

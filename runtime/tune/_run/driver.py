@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Mapping
@@ -176,6 +177,8 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
         for callback in keeper.callbacks:
             callback.on_experiment_end(trials=study.trials)
         keeper.close()
+        if not storage.is_local:
+            shutil.rmtree(staging, ignore_errors=True)
     return study.trials
 
 
@@ -302,8 +305,8 @@ def _search_begins(definition: Definition, study: Study) -> None:
         )
     if not study.rules.scheduler.set_search_properties(tune.metric, tune.mode):
         raise ValueError(
-            f"The scheduler {type(study.rules.scheduler).__name__} has a metric and a mode of its own, and the TuneConfig "
-            "has them, too. Leave one of them out."
+            f"The scheduler {type(study.rules.scheduler).__name__} has a metric and a mode of its own, and the "
+            "TuneConfig has them, too. Leave one of them out."
         )
 
 

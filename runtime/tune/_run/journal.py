@@ -1,7 +1,7 @@
 """The journal of an experiment, in its folder.
 
-Where the folder is local, a record is in the file when `write` returns, so the sudden end of this process loses nothing;
-`flush` has it survive a power cut. In a remote storage `flush` writes what has come since as one more file.
+Where the folder is local, a record is in the file when `write` returns, so the sudden end of this process loses
+nothing; `flush` has it survive a power cut. In a remote storage `flush` writes what has come since as one more file.
 """
 
 from __future__ import annotations

@@ -97,12 +97,12 @@ class TrialPlace:
             marker = os.path.join(self.folder.path, self.folder.name, self.folder.marker)
             if not os.path.exists(marker):
                 raise TuneError(
-                    f"The checkpoint {name} of {self.assignment.name} cannot be stored: the node {self._ip} has not got "
-                    f"the experiment's folder {os.path.dirname(marker)}. With several nodes storage_path must be a "
+                    f"The checkpoint {name} of {self.assignment.name} cannot be stored: the node {self._ip} has not "
+                    f"got the experiment's folder {os.path.dirname(marker)}. With several nodes storage_path must be a "
                     "folder that all of them share, or the URI of a storage such as s3://bucket/experiments."
                 )
         if self._number == self.assignment.checkpoint_number:
-            storage.open()
+            self._begin_saving()
         part = (
             storage.upload(checkpoint, name, 0, lambda: False) if copies else storage.adopt(checkpoint, name, 0)
         )
@@ -111,6 +111,14 @@ class TrialPlace:
         self._number += 1
         self.checkpoint = kept
         return Saved(name, kept, plain, self.iteration + is_new, self._total_s + is_new * self.waited_s())
+
+    def _begin_saving(self) -> None:
+        """Opens the folder, and removes what a former run of the trial saved and could not tell any more."""
+        storage = self.storage
+        storage.open()
+        for committed in storage.committed():
+            if committed.name >= f"checkpoint_{self._number:06d}":
+                storage.delete(committed.name)
 
     def filled(self, metrics: dict[str, Any], saved: Saved | None) -> dict[str, Any]:
         """A result: the metrics with what Ray's results have besides."""

@@ -22,8 +22,8 @@ class Left(BaseException):
 
 
 class Session:
-    """One run of a trial's function, in a thread of its own. The function stops at a report until the experiment asks for
-    the next result.
+    """One run of a trial's function, in a thread of its own. The function stops at a report until the experiment asks
+    for the next result.
 
     Args:
         place: of the trial.

@@ -45,8 +45,8 @@ class PointInTime(msgspec.Struct, frozen=True):
 
 
 class SimulatedGrid(ResultGrid):
-    """The results of a simulation. `seconds`: how long it would have taken. `busy`: the share of the workers' time in which
-    they had a trial."""
+    """The results of a simulation. `seconds`: how long it would have taken. `busy`: the share of the workers' time in
+    which they had a trial."""
 
     seconds: float
     busy: float
@@ -180,7 +180,8 @@ class VirtualCluster:
         """What a worker tells next, and how long that takes."""
         assignment = worker.assignment
         assert assignment is not None
-        took_s, results = 0.0, []
+        took_s = 0.0
+        results: list[tuple[dict[str, Any], Saved | None]] = []
         for _ in range(ahead):
             arguments = [assignment.config, worker.iteration + 1]
             metrics = self._curve(*arguments, *([worker.previous] if self._takes_previous else []))
@@ -207,7 +208,9 @@ class VirtualCluster:
         return Batch(results), took_s
 
 
-def simulate(study: Study, setting: Setting, keeper: Keeper, curve: Curve, workers: int, start_s: float) -> VirtualCluster:
+def simulate(
+    study: Study, setting: Setting, keeper: Keeper, curve: Curve, workers: int, start_s: float
+) -> VirtualCluster:
     """Runs a study to its end on a virtual clock."""
     cluster = VirtualCluster(curve, workers, start_s)
     study.replay((), keeper)

@@ -21,7 +21,9 @@ class TBXLoggerCallback(LoggerCallback):
 
     def __init__(self) -> None:
         if not is_installed():
-            raise ImportError("TBXLoggerCallback needs tensorboardX, which is not installed: pip install tensorboardX")
+            raise ImportError(
+                "TBXLoggerCallback needs tensorboardX, which is not installed: pip install tensorboardX"
+            )
         self._writers: dict[Any, Any] = {}
 
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ LENGTH_SCALES = tuple(10.0**power for power in (-1.5, -1.0, -0.5, 0.0, 0.5, 1.0)
 FORGETTING = (1e-4, 0.05, 0.2, 0.5)
 NOISES = (1e-3, 1e-1, 1.0)
 """The settings that a fit chooses from, for data scaled to the unit cube and to unit variance."""
-CANDIDATES = 400
+CANDIDATES = 200
 ROUNDS = 3
 
 
@@ -48,18 +48,17 @@ def choose(known: Any, gains: Any, now: Any, pending: Any, rng: random.Random) -
         return np.hstack([np.tile(start, (len(hyperparameters), 1)), hyperparameters])
 
     everything = np.vstack([points, rows(pending)]) if len(pending) else points
-    chol = np.linalg.cholesky(_kernel(points, points, length_scale, forgetting) + noise * np.eye(len(points)))
-    weights = np.linalg.solve(chol.T, np.linalg.solve(chol, scaled))
-    chol_all = np.linalg.cholesky(
-        _kernel(everything, everything, length_scale, forgetting) + noise * np.eye(len(everything))
-    )
+    weights = np.linalg.solve(_covariance(points, length_scale, forgetting, noise), scaled)
+    inverse = np.linalg.inv(_covariance(everything, length_scale, forgetting, noise))
     kappa = math.sqrt(0.2 + max(0.0, math.log(0.4 * len(points))))
 
     def bounds(hyperparameters: Any) -> Any:
         at = rows(hyperparameters)
-        mean = _kernel(at, points, length_scale, forgetting) @ weights
-        part = np.linalg.solve(chol_all, _kernel(everything, at, length_scale, forgetting))
-        return mean + kappa * np.sqrt(np.maximum(1 - (part**2).sum(axis=0), 0))
+        # By einsum and not by matrix products: the threads of BLAS would compete with the trials for the cores.
+        mean = np.einsum("ij,j->i", _kernel(at, points, length_scale, forgetting), weights)
+        near = _kernel(at, everything, length_scale, forgetting)
+        explained = np.einsum("ij,ij->i", np.einsum("ij,jk->ik", near, inverse), near)
+        return mean + kappa * np.sqrt(np.maximum(1 - explained, 0))
 
     best = candidates[np.argmax(bounds(candidates))]
     for round_number in range(1, ROUNDS + 1):
@@ -77,6 +76,12 @@ def _kernel(left: Any, right: Any, length_scale: float, forgetting: float) -> An
     return np.exp(-squared / length_scale) * (1 - forgetting) ** (apart / 2)
 
 
+def _covariance(points: Any, length_scale: float, forgetting: float, noise: float) -> Any:
+    import numpy as np
+
+    return _kernel(points, points, length_scale, forgetting) + noise * np.eye(len(points))
+
+
 def _fit(points: Any, values: Any) -> tuple[float, float, float]:
     """The settings with the highest marginal likelihood."""
     import numpy as np
@@ -84,11 +89,10 @@ def _fit(points: Any, values: Any) -> tuple[float, float, float]:
     best, settings = -math.inf, (1.0, 0.1, 0.1)
     for length_scale in LENGTH_SCALES:
         for forgetting in FORGETTING:
-            kernel = _kernel(points, points, length_scale, forgetting)
             for noise in NOISES:
-                chol = np.linalg.cholesky(kernel + noise * np.eye(len(points)))
-                residual = np.linalg.solve(chol, values)
-                likelihood = -0.5 * float(residual @ residual) - float(np.log(np.diag(chol)).sum())
+                covariance = _covariance(points, length_scale, forgetting, noise)
+                misfit = float((values * np.linalg.solve(covariance, values)).sum())
+                likelihood = -0.5 * (misfit + float(np.linalg.slogdet(covariance)[1]))
                 if likelihood > best:
                     best, settings = likelihood, (length_scale, forgetting, noise)
     return settings

@@ -51,6 +51,10 @@ class Controller(Protocol):
         """The trial that has been paused longest and is ready."""
         ...
 
+    def others_wait(self) -> bool:
+        """Whether trials wait for a worker, or to be chosen."""
+        ...
+
     def is_ready(self, trial: Any) -> bool:
         """Whether a trial can be chosen to run: it is pending or paused, and its checkpoint is complete."""
         ...

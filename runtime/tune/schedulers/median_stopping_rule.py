@@ -78,7 +78,7 @@ class MedianStoppingRule(ObjectiveScheduler):
         """PAUSE if other trials wait and this one has had its slice of time."""
         if time - self._last_pause.get(trial_id, -math.inf) <= self._min_time_slice:
             return TrialScheduler.CONTINUE
-        if controller.next_pending() is None and controller.next_paused() is None:
+        if not controller.others_wait():
             return TrialScheduler.CONTINUE
         self._last_pause[trial_id] = time
         return TrialScheduler.PAUSE

@@ -13,7 +13,7 @@ from ._explore import Explore, customized
 from ._objective import Observation
 from .pbt import Member, PopulationBasedTraining
 
-OBSERVATIONS = 200
+OBSERVATIONS = 150
 """How many of the latest observations the process is fitted to."""
 
 

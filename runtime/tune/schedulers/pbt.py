@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ._controller import PAUSED, RUNNING, Controller, Trial
+from ._controller import PAUSED, Controller, Trial
 from ._explore import Explore, check_mutations, explore, fill, mutated_part, perturbed_tag
 from ._objective import ObjectiveScheduler, Observation, check_positive
 from ._ranking import Ranking
@@ -42,7 +42,6 @@ class Member:
         trained: its time then.
         perturbed: the time from which its next interval counts.
         iteration: its training iteration then.
-        due: number of the result with which its last interval ended.
         policy: the exploits it goes back to.
     """
 
@@ -53,7 +52,6 @@ class Member:
     trained: float = 0
     perturbed: float = 0
     iteration: int = 0
-    due: int = 0
     policy: _Policy | None = None
 
 
@@ -144,9 +142,6 @@ class PopulationBasedTraining(ObjectiveScheduler):
         self._ranking: Ranking[str] = Ranking()
         # Trials that may run, least trained first. An entry is void once its trial runs or has trained further.
         self._queue: list[tuple[float, int, str]] = []
-        # Trials that have not reported since they joined, paused or were changed, with the number of results then.
-        self._silent: dict[str, int] = {}
-        self._results = 0
         # Trials that wait for the others in synchronous mode, and those of them whose checkpoint may be incomplete.
         self._arrived: set[str] = set()
         self._unsaved: dict[str, None] = {}
@@ -180,16 +175,12 @@ class PopulationBasedTraining(ObjectiveScheduler):
 
     def _enqueue(self, member: Member) -> None:
         """The trial may run. It is queued even if it is running: it might be paused without further notice."""
-        self._silent.pop(member.trial.trial_id, None)
-        self._silent[member.trial.trial_id] = self._results
         heapq.heappush(self._queue, (member.trained, member.number, member.trial.trial_id))
 
     def on_trial_result(self, controller: Controller, trial: Any, result: dict[str, Any]) -> str:
         """At the end of an interval: exploit, make room for others, or go on."""
         member = self._members.get(trial.trial_id)
         observation = self._observe(trial, result)
-        self._results += 1
-        self._silent.pop(trial.trial_id, None)
         if trial.trial_id in self._arrived:
             # It runs again: `choose_trial_to_run` has perturbed all. Restoring a study repeats its results only.
             self._perturb_all(controller)
@@ -203,29 +194,13 @@ class PopulationBasedTraining(ObjectiveScheduler):
             self._unsaved[trial.trial_id] = None
             return TrialScheduler.PAUSE
         member.perturbed = member.trained
-        others_wait = self._others_wait(controller, member)
+        others_wait = controller.others_wait()
         donor = self._draw_donor(trial.trial_id)
         is_changed = donor is not None and self._exploit(controller, member, donor)
-        member.due = self._results
         self._enqueue(member)
         if is_changed:
             return TrialScheduler.NOOP
         return TrialScheduler.PAUSE if others_wait else TrialScheduler.CONTINUE
-
-    def _others_wait(self, controller: Controller, member: Member) -> bool:
-        """Whether trials have no worker.
-
-        A trial that was chosen to run may wait for a worker still. It does if it has been silent for the whole interval
-        of this one and is not running. Those that are silent and running are at most as many as there are workers.
-        """
-        if controller.next_pending() is not None or controller.next_paused() is not None:
-            return True
-        for trial_id, since in self._silent.items():
-            if since >= member.due:
-                return False
-            if self._members[trial_id].trial.status != RUNNING:
-                return True
-        return False
 
     def _save_member(self, member: Member, observation: Observation, result: dict[str, Any]) -> None:
         """Notes how a trial stands at the end of an interval."""
@@ -324,7 +299,6 @@ class PopulationBasedTraining(ObjectiveScheduler):
         self._ranking.discard(trial.trial_id)
         self._arrived.discard(trial.trial_id)
         self._unsaved.pop(trial.trial_id, None)
-        self._silent.pop(trial.trial_id, None)
 
     def on_trial_error(self, controller: Controller, trial: Any) -> None:
         """The trial leaves the population."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from runtime.tune.space.base import Domain
 from runtime.tune.space.compiled import (
     Path,
     Space,
@@ -16,7 +17,7 @@ from runtime.tune.space.compiled import (
     open_parameter,
     path_name,
 )
-from runtime.tune.space.domains import Categorical, Domain, Float, Integer
+from runtime.tune.space.domains import Categorical, Float, Integer
 from runtime.tune.space.samplers import LogUniform, Normal, Quantized, Uniform
 
 

@@ -41,7 +41,7 @@ class LibrarySearch(Searcher):
         self._is_started = False
         if isinstance(space, Mapping) and Space(space).is_open:
             self._take_param_space(space)
-        elif space is not None and (space or not isinstance(space, Mapping)):
+        elif space is not None and not (isinstance(space, (Mapping, list)) and not space):
             self._read_own_space(space)
             self._has_space = True
         self._start_if_ready()

@@ -1,6 +1,7 @@
 """Domains and samplers under Ray's module name."""
 
-from runtime.tune.space.domains import Categorical, Domain, Float, Function, Integer
+from runtime.tune.space.base import BaseSampler, Domain, Sampler
+from runtime.tune.space.domains import Categorical, Float, Function, Integer
 from runtime.tune.space.public import (
     choice,
     lograndint,
@@ -15,7 +16,7 @@ from runtime.tune.space.public import (
     sample_from,
     uniform,
 )
-from runtime.tune.space.samplers import BaseSampler, Grid, LogUniform, Normal, Quantized, Sampler, Uniform
+from runtime.tune.space.samplers import Grid, LogUniform, Normal, Quantized, Uniform
 
 __all__ = [
     "BaseSampler",

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runtime.tune.space.base import Domain
 from runtime.tune.space.compiled import Path, RecursiveDependencyError, Space, assign_value, leaves
-from runtime.tune.space.domains import Categorical, Domain
+from runtime.tune.space.domains import Categorical
 from runtime.tune.space.public import grid_search
 from runtime.tune.space.randomness import random_source
 from runtime.tune.space.tags import format_vars

@@ -6,7 +6,8 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from runtime.tune.space.domains import Categorical, Domain, Function
+from runtime.tune.space.base import Domain
+from runtime.tune.space.domains import Categorical, Function
 
 Path = tuple[Any, ...]
 """The keys and list indices that lead to a value."""

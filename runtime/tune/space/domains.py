@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from copy import copy
 from typing import Any, Self
 
+from runtime.tune.space.base import Domain, Sampler
 from runtime.tune.space.randomness import RandomSource
 from runtime.tune.space.samplers import (
     Call,
@@ -15,89 +16,10 @@ from runtime.tune.space.samplers import (
     LogUniform,
     Normal,
     Quantized,
-    Sampler,
     Uniform,
     multiple_at_least,
     multiple_at_most,
 )
-
-
-class Domain:
-    """A set of values and, once a method such as `uniform()` is called, how to draw from it.
-
-    Those methods return a copy and leave the domain as it is.
-    """
-
-    sampler: Sampler | None = None
-    default_sampler_cls: type[Sampler] | None = None
-
-    def cast(self, value: Any) -> Any:
-        """Returns the value as the domain's type."""
-        return value
-
-    def set_sampler(self, sampler: Sampler, allow_override: bool = False) -> None:
-        """Sets the sampler.
-
-        Raises:
-            ValueError: There is one already, and `allow_override` is not set.
-        """
-        if self.sampler is not None and not allow_override:
-            raise ValueError(f"{self!r} has the sampler {self.sampler}: it cannot have {sampler} as well")
-        self.sampler = sampler
-
-    def get_sampler(self) -> Sampler:
-        """Returns the sampler, or the domain's default one."""
-        if self.sampler is not None:
-            return self.sampler
-        if self.default_sampler_cls is None:
-            raise ValueError(f"{self!r} has no sampler")
-        return self.default_sampler_cls()
-
-    def sample(self, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
-        """Draws one value, or a list of `size` values if that is greater than 1.
-
-        Args:
-            config: The values of other parameters, for `sample_from`.
-            size: How many values to draw.
-            random_state: None, a seed, a `random.Random` or a generator of numpy.
-        """
-        return self.get_sampler().sample(self, config, size, random_state)
-
-    def is_grid(self) -> bool:
-        """Whether all values are tried in turn."""
-        return isinstance(self.sampler, Grid)
-
-    def is_function(self) -> bool:
-        """Whether values come from a user's function, which may look at other parameters."""
-        return False
-
-    def is_valid(self, value: Any) -> bool:
-        """Whether the domain has this value."""
-        raise NotImplementedError
-
-    @property
-    def domain_str(self) -> str:
-        """The values in short, for messages."""
-        return "(unknown)"
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}{self.domain_str}"
-
-    def draw_uniform(self, source: RandomSource) -> Any:
-        raise TypeError(f"{self!r} cannot be sampled uniformly")
-
-    def draw_loguniform(self, source: RandomSource) -> Any:
-        raise TypeError(f"{self!r} cannot be sampled log-uniformly")
-
-    def draw_normal(self, source: RandomSource, mean: float, sd: float) -> Any:
-        raise TypeError(f"{self!r} cannot be sampled from a normal distribution")
-
-    def draw_call(self, config: Any) -> Any:
-        raise TypeError(f"{self!r} has no function to call")
-
-    def quantized_domain(self, q: float) -> tuple[Domain, Callable[[Any], Any]]:
-        """Returns the domain to draw from and the function that makes a multiple of `q` of what was drawn."""
-        raise TypeError(f"{self!r} cannot be quantized")
 
 
 class _Range(Domain):

@@ -3,49 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from runtime.tune.space.randomness import RandomSource, random_source
-
-if TYPE_CHECKING:
-    from runtime.tune.space.domains import Domain
-
-
-class Sampler:
-    """Base of all samplers. Subclass it and override `sample` to draw in a way of your own."""
-
-    def sample(self, domain: Domain, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
-        """Draws from `domain`.
-
-        Args:
-            domain: What to draw from.
-            config: The values that are resolved so far (a list with one per sample is also possible).
-            size: How many values to draw.
-            random_state: None, a seed, a `random.Random` or a generator of numpy.
-
-        Returns:
-            One value, or a list of them if `size` is greater than 1.
-        """
-        raise NotImplementedError
-
-
-class BaseSampler(Sampler):
-    """Base of the samplers of this package: they define how to draw one value."""
-
-    def sample(self, domain: Domain, config: Any = None, size: int = 1, random_state: Any = None) -> Any:
-        source = random_source(random_state)
-        if size > 1:
-            configs = config if isinstance(config, list) else [config] * size
-            return [domain.cast(self.draw(domain, one, source)) for one in configs]
-        one = config[0] if isinstance(config, list) else config
-        return domain.cast(self.draw(domain, one, source))
-
-    def draw(self, domain: Domain, config: Any, source: RandomSource) -> Any:
-        """Draws one value, which the domain then casts to its type."""
-        raise NotImplementedError
-
-    def __str__(self) -> str:
-        return type(self).__name__
+from runtime.tune.space.base import BaseSampler, Domain, Sampler
+from runtime.tune.space.randomness import RandomSource
 
 
 class Uniform(BaseSampler):
@@ -81,6 +42,8 @@ class Normal(BaseSampler):
 
 class Grid(BaseSampler):
     """Marks a categorical domain whose values are all tried."""
+
+    is_grid = True
 
     def draw(self, domain: Domain, config: Any, source: RandomSource) -> Any:
         raise RuntimeError("A grid is not sampled: every one of its values is tried")

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from runtime.tune.space.base import Domain
 from runtime.tune.space.compiled import (
     Path,
     RecursiveDependencyError,
@@ -20,7 +21,7 @@ from runtime.tune.space.compiled import (
     path_name,
     value_at,
 )
-from runtime.tune.space.domains import Categorical, Domain
+from runtime.tune.space.domains import Categorical
 from runtime.tune.space.randomness import RandomSource
 from runtime.tune.space.view import ConfigView, without_views
 

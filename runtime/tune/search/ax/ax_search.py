@@ -38,7 +38,7 @@ class AxSearch(LibrarySearch):
         ax_client: Any = None,
         **ax_kwargs: Any,
     ) -> None:
-        require("ax.service.ax_client", "AxSearch", "ax-platform")
+        require("ax.service.ax_client", "AxSearch", "ax-platform>=1.3,<1.4")
         self._client = ax_client
         self._ax_kwargs = ax_kwargs
         self._constraints = {
@@ -55,7 +55,7 @@ class AxSearch(LibrarySearch):
                     "constraints"
                 )
             objective = ax_client.experiment.optimization_config.objective
-            metric, mode = objective.metric.name, "min" if objective.minimize else "max"
+            metric, mode = ax_client.objective_name, "min" if objective.minimize else "max"
             space = [{"name": name} for name in ax_client.experiment.parameters]
         super().__init__(space, metric, mode, points_to_evaluate)
 
@@ -112,10 +112,22 @@ class AxSearch(LibrarySearch):
         return self._nesting.nested({name: self._value(name, value) for name, value in values.items()})
 
     def replay(self, trial_id: str, config: dict[str, Any]) -> None:
-        """Repeats a suggestion of an experiment that is being restored: Ax is given the configuration."""
+        """Repeats a suggestion of an experiment that is being restored.
+
+        The initial quasi-random configurations are drawn again, or a seed would make Ax suggest them twice. After
+        these Ax is given the configuration, since computing it again would take long.
+        """
         self._check_started()
         if self._points:
             self._points.pop(0)
+        elif "Sobol" in self._client.generation_strategy.current_node_name:
+            values, index = self._client.get_next_trial()
+            if self._nesting.flat(config) == {
+                name: self._value(name, value) for name, value in values.items()
+            }:
+                self._indices[trial_id] = index
+                return
+            self._client.abandon_trial(index, reason="Ax suggested something else when it was asked again")
         _, self._indices[trial_id] = self._client.attach_trial(self._encoded(config))
 
     def _value(self, name: str, value: Any) -> Any:

@@ -144,9 +144,7 @@ class BayesOptSearch(LibrarySearch):
             if self._points
             else {name: plain(value) for name, value in self.optimizer.suggest().items()}
         )
-        key = tuple(
-            round(value, self._precision) if isinstance(value, float) else value for value in values.values()
-        )
+        key = self._key(values)
         self._seen[key] += 1
         if self._seen[key] > self._patience:
             logger.warning(
@@ -162,6 +160,12 @@ class BayesOptSearch(LibrarySearch):
     @property
     def _is_random(self) -> bool:
         return len(self._random_done) < self.random_search_trials
+
+    def _key(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+        """What two configurations have in common if they count as the same."""
+        return tuple(
+            round(value, self._precision) if isinstance(value, float) else value for value in values.values()
+        )
 
     def _next_point(self) -> dict[str, Any]:
         return self._encoded(self._points.pop(0))
@@ -192,7 +196,7 @@ class BayesOptSearch(LibrarySearch):
         elif self._is_random:
             self.optimizer.suggest()
         values = self._encoded(config)
-        self._seen[tuple(values.values())] += 1
+        self._seen[self._key(values)] += 1
         self._begin(trial_id, values)
 
     def on_trial_complete(

@@ -14,8 +14,8 @@ class NevergradSearch(LibrarySearch):
     """Suggests what an optimizer of Nevergrad suggests.
 
     Args:
-        optimizer: A class of optimizers or a configured one, `ng.optimizers.OnePlusOne` if None; or an optimizer that has
-            its space already.
+        optimizer: A class of optimizers or a configured one, `ng.optimizers.OnePlusOne` if None; or an optimizer that
+            has its space already.
         optimizer_kwargs: Arguments for the class, such as `budget`.
         space: A parameter of Nevergrad such as `ng.p.Dict`; for an optimizer with its space the list of names of its
             numbers, or None if it takes keyword arguments. None for the tuner's `param_space`.

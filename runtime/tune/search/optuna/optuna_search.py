@@ -80,6 +80,7 @@ class OptunaSearch(Searcher):
         self._ot_study: optuna.Study | None = None
         self._ot_trials: dict[str, optuna.Trial] = {}
         self._suggested: dict[str, dict[Any, Any]] = {}
+        self._last_step: dict[str, int] = {}
         self._points_left = 0
         self._is_deterministic = True
         if callable(space):
@@ -231,7 +232,10 @@ class OptunaSearch(Searcher):
         if trial is None or len(objectives) > 1:
             return
         value, step = result.get(objectives[0][0]), result.get("training_iteration")
-        if value is not None and step is not None:
+        if value is not None and step is not None and step > self._last_step.get(trial_id, -1):
+            self._last_step[trial_id] = (
+                step  # a trial that starts over after a failure reports its steps again
+            )
             trial.report(value, step)
 
     def on_trial_complete(
@@ -247,6 +251,7 @@ class OptunaSearch(Searcher):
             logger.warning("OptunaSearch ignores the completion of trial %s: it is not running", trial_id)
             return
         self._suggested.pop(trial_id, None)
+        self._last_step.pop(trial_id, None)
         found = [(result or {}).get(metric) for metric, _ in self._objectives()]
         values = [float(value) for value in found if value is not None]
         states = _states()

@@ -71,10 +71,10 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Uploads go on when it is set."""
     event, copy = threading.Event(), files.copy
 
-    def waits(*arguments: Any) -> Any:
+    def waits(*arguments: Any, **options: Any) -> Any:
         while not event.wait(0.01):
             arguments[-1]()  # the beat
-        return copy(*arguments)
+        return copy(*arguments, **options)
 
     monkeypatch.setattr(files, "copy", waits)
     yield event

@@ -135,6 +135,9 @@ class Study:
     def next_paused(self) -> SimulatedTrial | None:
         return next((trial for trial in self._paused if trial not in self._held), None)
 
+    def others_wait(self) -> bool:
+        return bool(self._pending_count or self._starting or self._paused)
+
     def is_ready(self, trial: SimulatedTrial) -> bool:
         return trial.status in (PENDING, PAUSED) and trial not in self._held
 

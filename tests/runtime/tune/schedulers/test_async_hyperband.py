@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from runtime.tune.schedulers import ASHAScheduler, AsyncHyperBandScheduler, TrialScheduler
+from runtime.tune.schedulers.async_hyperband import Rung
 from tests.runtime.tune.schedulers.study import SimulatedTrial, Study, configs, random_curve
 
 
@@ -87,6 +89,15 @@ def test_nan_stops_once_there_is_something_to_compare_with() -> None:
     assert report(scheduler, first, 4, 1e9) == "CONTINUE"
     assert report(scheduler, second, 16, 5.0) == "CONTINUE"
     assert report(scheduler, first, 16, float("nan")) == "STOP"
+
+
+def test_nan_does_not_move_a_cutoff() -> None:
+    rung = Rung(1, 2)
+    assert rung.record(-math.inf)
+    assert rung.cutoff() is None
+    assert rung.record(4.0)
+    assert not rung.record(-math.inf)
+    assert rung.cutoff() == 4.0
 
 
 def test_without_stop_last_trials_survivors_run_on() -> None:

@@ -381,6 +381,34 @@ def test_a_policy_file_repeats_what_a_member_was_trained_with(seed: int, tmp_pat
     assert replayed > 0
 
 
+def test_a_new_past_hides_the_old_one(tmp_path: Any) -> None:
+    """B copies A, A copies C, then A copies B: A's weights never were at C, though the tags of its lines would fit."""
+    scheduler = PopulationBasedTraining(
+        "training_iteration",
+        "score",
+        "max",
+        1,
+        hyperparam_mutations={"rate": [1]},
+        custom_explore_fn=dict,
+        seed=1,
+    )
+    study = Study(scheduler, [], sum_of_rates)
+    for name in "ABC":
+        trial = SimulatedTrial(
+            name, {"rate": 1, "from": name}, status="PAUSED", experiment_tag=name, checkpoint={}
+        )
+        scheduler.on_trial_add(study, trial)
+    members = scheduler._members
+    for step, (target, donor) in enumerate([("B", "A"), ("A", "C"), ("A", "B")], 1):
+        members[donor].iteration = step
+        assert scheduler._exploit(study, members[target], members[donor])
+    file = tmp_path / "policy"
+    file.write_text("\n".join(study.lines["pbt_policy_A.txt"]))
+    replay = PopulationBasedTrainingReplay(str(file))
+    assert replay.config["from"] == "A"
+    assert [step for step, _ in replay._policy] == [1, 3]
+
+
 def test_replay_refuses_what_it_cannot_read(tmp_path: Any) -> None:
     with pytest.raises(ValueError, match="does not exist"):
         PopulationBasedTrainingReplay(str(tmp_path / "nothing"))

@@ -343,6 +343,15 @@ def test_ends_of_trials_have_their_states():
     assert found == [("COMPLETE", 1), ("FAIL", None), ("PRUNED", 3), ("FAIL", None), ("RUNNING", None)]
 
 
+def test_steps_that_are_reported_again_after_a_failure_are_ignored(recwarn):
+    searcher = searcher_for(seed=1)
+    searcher.suggest("a")
+    for value, step in ((5, 1), (4, 2), (9, 1), (9, 2), (3, 3)):
+        searcher.on_trial_result("a", {"loss": value, "training_iteration": step})
+    assert searcher._ot_study.trials[0].intermediate_values == {1: 5, 2: 4, 3: 3}
+    assert not recwarn.list
+
+
 def test_a_second_completion_is_ignored(caplog):
     searcher = searcher_for()
     searcher.suggest("a")
