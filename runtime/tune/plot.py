@@ -43,7 +43,9 @@ class Figure:
         """
         target = pathlib.Path(path)
         if target.suffix.lower() != ".svg":
-            raise ValueError(f"A Figure is saved as SVG: the name must end with .svg, and it is {target.name!r}.")
+            raise ValueError(
+                f"A Figure is saved as SVG: the name must end with .svg, and it is {target.name!r}."
+            )
         target.write_text(self.svg, encoding="utf-8")
         return target
 
@@ -117,7 +119,9 @@ def parallel_coordinates(grid: ResultGrid, metric: str | None = None, mode: str 
         kept = set(list(importance.importances(configs, values))[:MOST_AXES])
         names = [name for name in names if name in kept]
     axes = [*names, metric]
-    rows = [[*(config.get(name) for name in names), value] for config, value in zip(configs, values, strict=True)]
+    rows = [
+        [*(config.get(name) for name in names), value] for config, value in zip(configs, values, strict=True)
+    ]
     scales = [scale_of([row[index] for row in rows if row[index] is not None]) for index in range(len(axes))]
     width = max(WIDTH, 110 * len(axes))
     right = width - 130
@@ -170,7 +174,9 @@ def importances(grid: ResultGrid, metric: str | None = None) -> Figure:
     bottom = TOP + len(measured) * (bar + gap)
     drawing = Drawing(WIDTH, bottom + 60, f"Importance of parameters for {metric}")
     right = WIDTH - 80
-    drawing.horizontal_axis(LinearScale(0, 1), left, right, bottom, "explained share of the variance of ranks", TOP)
+    drawing.horizontal_axis(
+        LinearScale(0, 1), left, right, bottom, "explained share of the variance of ranks", TOP
+    )
     for index, (name, value) in enumerate(measured.items()):
         y = TOP + index * (bar + gap) + gap / 2
         drawing.rectangle(left, y, value * (right - left), bar, colour(0.3), class_="bar")

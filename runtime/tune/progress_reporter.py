@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import importlib
 import numbers
 import sys
 import time
@@ -326,13 +327,12 @@ class JupyterNotebookReporter(TuneReporterBase):
             sys.stdout.write(self._text(trials, done, sys_info))
             sys.stdout.flush()
             return
-        from IPython.display import HTML, display
-
-        shown = HTML(self._html(trials, done, sys_info))
+        ipython = importlib.import_module("IPython.display")
+        shown = ipython.HTML(self._html(trials, done, sys_info))
         if self._overwrite and self._display is not None:
             self._display.update(shown)
         else:
-            self._display = display(shown, display_id=True)
+            self._display = ipython.display(shown, display_id=True)
 
     def _html(self, trials: Sequence[Any], done: bool, sys_info: Sequence[str]) -> str:
         """The progress as HTML."""

@@ -164,8 +164,8 @@ class Study:
             self._pause(trial, should_checkpoint)
 
     def exploit(self, trial: Trial, donor: Trial, config: dict[str, Any], experiment_tag: str = "") -> bool:
-        """Has a trial go on from another's latest checkpoint, or its own, with another configuration. It is paused until
-        it is chosen.
+        """Has a trial go on from another's latest checkpoint, or its own, with another configuration. It is paused
+        until it is chosen.
 
         Returns:
             False: nothing has changed, as the donor has no checkpoint, and its trainable cannot save one.
@@ -176,7 +176,7 @@ class Study:
             return False
         if trial.state is not TrialState.PAUSED:
             self._pause(trial, should_checkpoint=trial is donor)
-            saves_now = saves_now or trial is donor and trial in self._held
+            saves_now = saves_now or (trial is donor and trial in self._held)
         iteration = donor.last_result.get("training_iteration", 0)
         if not saves_now and not (can_save and not (donor.saved and donor.saved[-1].iteration >= iteration)):
             self._change(trial, donor.saved[-1], config, experiment_tag)

@@ -145,7 +145,9 @@ class Drawing:
         self.rectangle(0, 0, width, height, "#ffffff")
         self.text(width / 2, 24, title, "middle", 15)
 
-    def line(self, points: Sequence[tuple[float, float]], stroke: str, width: float = 1.0, **more: Any) -> None:
+    def line(
+        self, points: Sequence[tuple[float, float]], stroke: str, width: float = 1.0, **more: Any
+    ) -> None:
         """Straight lines from point to point."""
         path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
         self._add("polyline", points=path, fill="none", stroke=stroke, stroke_width=width, **more)
@@ -169,7 +171,9 @@ class Drawing:
         """A line of text that reads upwards, centred at a point."""
         self.text(x, y, text, "middle", transform=f"rotate(-90 {x:.1f} {y:.1f})")
 
-    def horizontal_axis(self, scale: Scale, left: float, right: float, y: float, label: str, top: float) -> None:
+    def horizontal_axis(
+        self, scale: Scale, left: float, right: float, y: float, label: str, top: float
+    ) -> None:
         """An axis below a picture, with faint lines up to `top`."""
         for place, text in scale.ticks():
             x = left + place * (right - left)
@@ -178,7 +182,9 @@ class Drawing:
         self.line([(left, y), (right, y)], INK)
         self.text((left + right) / 2, y + 40, label, "middle")
 
-    def vertical_axis(self, scale: Scale, bottom: float, top: float, x: float, label: str, right: float) -> None:
+    def vertical_axis(
+        self, scale: Scale, bottom: float, top: float, x: float, label: str, right: float
+    ) -> None:
         """An axis at the left of a picture, with faint lines up to `right`."""
         for place, text in scale.ticks():
             y = bottom - place * (bottom - top)
@@ -207,7 +213,8 @@ class Drawing:
 
     def _add(self, tag: str, inner: str = "", **attributes: Any) -> None:
         written = " ".join(
-            f"{name.rstrip('_').replace('_', '-')}={quoteattr(str(value))}" for name, value in attributes.items()
+            f"{name.rstrip('_').replace('_', '-')}={quoteattr(str(value))}"
+            for name, value in attributes.items()
         )
         self._parts.append(f"<{tag} {written}>{inner}</{tag}>" if inner else f"<{tag} {written}/>")
 

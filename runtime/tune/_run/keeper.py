@@ -72,7 +72,8 @@ class ExperimentKeeper:
             self._upload(trial)
 
     def delete(self, trial: Trial, saved: Saved) -> None:
-        self._folder.storage(trial.custom_dirname).delete(saved.name)
+        storage = self._folder.storage(trial.custom_dirname)
+        storage.remove(storage.hide(saved.name))
 
     def log_line(self, file_name: str, text: str) -> None:
         if self._storage.is_local:

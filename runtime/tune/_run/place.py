@@ -104,7 +104,9 @@ class TrialPlace:
         if self._number == self.assignment.checkpoint_number:
             self._begin_saving()
         part = (
-            storage.upload(checkpoint, name, 0, lambda: False) if copies else storage.adopt(checkpoint, name, 0)
+            storage.upload(checkpoint, name, 0, lambda: False)
+            if copies
+            else storage.adopt(checkpoint, name, 0)
         )
         plain = {key: value for key, value in metrics.items() if isinstance(value, int | float | str)}
         kept = storage.commit(name, [part], plain)
@@ -118,7 +120,7 @@ class TrialPlace:
         storage.open()
         for committed in storage.committed():
             if committed.name >= f"checkpoint_{self._number:06d}":
-                storage.delete(committed.name)
+                storage.remove(storage.hide(committed.name))
 
     def filled(self, metrics: dict[str, Any], saved: Saved | None) -> dict[str, Any]:
         """A result: the metrics with what Ray's results have besides."""

@@ -68,7 +68,9 @@ class TuneReportCheckpointCallback(TuneCallback):
     ) -> None:
         super().__init__(on)
         named = [metrics] if isinstance(metrics, str) else metrics
-        self._metrics = named if named is None or isinstance(named, Mapping) else {name: name for name in named}
+        self._metrics = (
+            named if named is None or isinstance(named, Mapping) else {name: name for name in named}
+        )
         self._filename = filename
         self._saves = save_checkpoints
 

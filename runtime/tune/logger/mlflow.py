@@ -47,7 +47,9 @@ class MLflowLoggerCallback(LoggerCallback):
         log_params_on_trial_end: bool = False,
     ) -> None:
         if importlib.util.find_spec("mlflow") is None:
-            raise ImportError("MLflowLoggerCallback needs MLflow, which is not installed here: pip install mlflow")
+            raise ImportError(
+                "MLflowLoggerCallback needs MLflow, which is not installed here: pip install mlflow"
+            )
         self.tracking_uri = tracking_uri
         self.registry_uri = registry_uri
         self.experiment_name = experiment_name
@@ -73,7 +75,9 @@ class MLflowLoggerCallback(LoggerCallback):
             self._experiment_id = os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
             return
         found = self._client.get_experiment_by_name(name)
-        self._experiment_id = found.experiment_id if found is not None else self._client.create_experiment(name)
+        self._experiment_id = (
+            found.experiment_id if found is not None else self._client.create_experiment(name)
+        )
 
     def log_trial_start(self, trial: Any) -> None:
         if trial.trial_id in self._runs:  # it goes on
@@ -93,7 +97,9 @@ class MLflowLoggerCallback(LoggerCallback):
         metrics = [
             Metric(name, float(value), now_ms, step)
             for name, value in flat({key: value for key, value in result.items() if key != "config"}).items()
-            if isinstance(value, numbers.Real) and not isinstance(value, bool) and not math.isnan(float(value))
+            if isinstance(value, numbers.Real)
+            and not isinstance(value, bool)
+            and not math.isnan(float(value))
         ]
         self._client.log_batch(self._runs[trial.trial_id], metrics=metrics)
 
@@ -110,5 +116,7 @@ class MLflowLoggerCallback(LoggerCallback):
     def _log_parameters(self, trial: Any) -> None:
         from mlflow.entities import Param
 
-        parameters = [Param(name, str(value)[:_MOST_CHARACTERS]) for name, value in flat(trial.config).items()]
+        parameters = [
+            Param(name, str(value)[:_MOST_CHARACTERS]) for name, value in flat(trial.config).items()
+        ]
         self._client.log_batch(self._runs[trial.trial_id], params=parameters)

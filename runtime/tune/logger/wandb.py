@@ -49,7 +49,9 @@ class WandbLoggerCallback(LoggerCallback):
         **init_options: Any,
     ) -> None:
         if importlib.util.find_spec("wandb") is None:
-            raise ImportError("WandbLoggerCallback needs wandb, which is not installed here: pip install wandb")
+            raise ImportError(
+                "WandbLoggerCallback needs wandb, which is not installed here: pip install wandb"
+            )
         self.project = project or os.environ.get("WANDB_PROJECT_NAME")
         if not self.project:
             raise ValueError("WandbLoggerCallback needs a project: pass one, or set WANDB_PROJECT_NAME.")
@@ -92,7 +94,11 @@ class WandbLoggerCallback(LoggerCallback):
 
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:
         run = self._runs[trial.trial_id]
-        values = {name: value for name, value in flat(result).items() if name.partition("/")[0] not in self._left_out}
+        values = {
+            name: value
+            for name, value in flat(result).items()
+            if name.partition("/")[0] not in self._left_out
+        }
         describing = {name: values.pop(name) for name in _DESCRIBING & values.keys()}
         if result.get("training_iteration") == 1:
             run.config.update(describing, allow_val_change=True)

@@ -115,9 +115,13 @@ def test_the_parameter_that_decides_is_the_important_one() -> None:
     assert set(figure.data) == {"lr", "model/act", "noise"}
     assert max(figure.data["noise"], figure.data["model/act"]) < 0.2
     root = parsed(figure)
-    widths = [float(bar.attrib["width"]) for bar in root.iter(f"{SVG}rect") if bar.attrib.get("class") == "bar"]
+    widths = [
+        float(bar.attrib["width"]) for bar in root.iter(f"{SVG}rect") if bar.attrib.get("class") == "bar"
+    ]
     shares = list(figure.data.values())
-    assert [width / widths[0] for width in widths] == pytest.approx([share / shares[0] for share in shares], abs=1e-3)
+    assert [width / widths[0] for width in widths] == pytest.approx(
+        [share / shares[0] for share in shares], abs=1e-3
+    )
 
 
 def test_a_figure_is_saved_and_shown_by_notebooks(tmp_path: pathlib.Path) -> None:

@@ -83,7 +83,11 @@ def test_tables_may_wait_for_the_end(capsys: Any) -> None:
 
 def test_reports_are_some_time_apart() -> None:
     reporter = tune.CLIReporter(max_report_frequency=1000)
-    assert [reporter.should_report([]), reporter.should_report([]), reporter.should_report([], done=True)] == [
+    assert [
+        reporter.should_report([]),
+        reporter.should_report([]),
+        reporter.should_report([], done=True),
+    ] == [
         True,
         False,
         True,
@@ -143,7 +147,9 @@ def test_an_experiment_is_shown_by_its_reporter(tmp_path: pathlib.Path) -> None:
         square,
         param_space={"x": tune.grid_search([1, 2, 3])},
         tune_config=tune.TuneConfig(metric="loss", mode="min"),
-        run_config=tune.RunConfig(storage_path=str(tmp_path), progress_reporter=Ends(str(tmp_path / "lines"))),
+        run_config=tune.RunConfig(
+            storage_path=str(tmp_path), progress_reporter=Ends(str(tmp_path / "lines"))
+        ),
     ).fit()
     lines = (tmp_path / "lines").read_text().splitlines()
     assert lines[0] == "setup 3 loss min"
@@ -158,7 +164,9 @@ def test_the_command_line_reporter_prints_the_end(tmp_path: pathlib.Path, capsys
     tune.run(square, config={"x": 2}, storage_path=str(tmp_path), progress_reporter=tune.CLIReporter())
     last = capsys.readouterr().out.split("== Status ==")[-1]
     assert "Number of trials: 1/1 (1 TERMINATED)" in last
-    tune.run(square, config={"x": 2}, storage_path=str(tmp_path / "quiet"), progress_reporter=Raises(), verbose=0)
+    tune.run(
+        square, config={"x": 2}, storage_path=str(tmp_path / "quiet"), progress_reporter=Raises(), verbose=0
+    )
 
 
 class Raises(tune.ProgressReporter):

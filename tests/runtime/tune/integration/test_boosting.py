@@ -39,11 +39,21 @@ def boost(config: dict[str, Any]) -> None:
     else:
         callback = getattr(with_lightgbm, config["callback"])(**options)
         rows = lightgbm.Dataset(x, y)
-        parameters = {"num_leaves": 4, "eta": config["eta"], "num_threads": 1, "verbose": -1, "metric": "rmse"}
-        lightgbm.train(parameters, rows, ROUNDS, valid_sets=[rows], valid_names=["train"], callbacks=[callback])
+        parameters = {
+            "num_leaves": 4,
+            "eta": config["eta"],
+            "num_threads": 1,
+            "verbose": -1,
+            "metric": "rmse",
+        }
+        lightgbm.train(
+            parameters, rows, ROUNDS, valid_sets=[rows], valid_names=["train"], callbacks=[callback]
+        )
 
 
-def fitted(folder: pathlib.Path, library: str, callback: str, options: dict[str, Any], etas: list[float]) -> Any:
+def fitted(
+    folder: pathlib.Path, library: str, callback: str, options: dict[str, Any], etas: list[float]
+) -> Any:
     return tune.Tuner(
         boost,
         param_space={

@@ -51,7 +51,9 @@ def fit(config: dict[str, Any]) -> None:
         "enable_progress_bar": False,
         "enable_model_summary": False,
     }
-    trainer = pl.Trainer(max_epochs=2, accelerator="cpu", callbacks=callbacks, num_sanity_val_steps=1, **quiet)
+    trainer = pl.Trainer(
+        max_epochs=2, accelerator="cpu", callbacks=callbacks, num_sanity_val_steps=1, **quiet
+    )
     trainer.fit(Line(), points, points)
 
 

@@ -48,7 +48,11 @@ def test_a_trial_reports_what_its_run_reports(workers: int, tmp_path: pathlib.Pa
     assert tmp_path / "runs" in last.parents
     assert found.checkpoint is not None
     assert pathlib.Path(found.checkpoint.path) == last
-    assert [pathlib.Path(each.path, "step").read_text() for each, _ in found.best_checkpoints] == ["0", "1", "2"]
+    assert [pathlib.Path(each.path, "step").read_text() for each, _ in found.best_checkpoints] == [
+        "0",
+        "1",
+        "2",
+    ]
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -55,7 +55,9 @@ def logged(file: pathlib.Path) -> tuple[list[dict[str, str]], int]:
         record = wandb_internal_pb2.Record()
         record.ParseFromString(data)
         if record.HasField("history"):
-            rows.append({item.key or "/".join(item.nested_key): item.value_json for item in record.history.item})
+            rows.append(
+                {item.key or "/".join(item.nested_key): item.value_json for item in record.history.item}
+            )
         elif record.HasField("exit"):
             exit_code = record.exit.exit_code
     return rows, exit_code
