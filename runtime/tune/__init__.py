@@ -36,6 +36,7 @@ _PUBLIC = {
     "runtime.tune._api.tuner": ("Tuner",),
     "runtime.tune.analysis": ("ExperimentAnalysis",),
     "runtime.tune.progress_reporter": ("CLIReporter", "JupyterNotebookReporter", "ProgressReporter"),
+    "runtime.tune.registry": ("register_env",),
     "runtime.tune.search": ("create_searcher",),
     "runtime.tune.search.sample": (
         "choice",
@@ -62,6 +63,7 @@ _PACKAGES = (
     "logger",
     "plot",
     "progress_reporter",
+    "registry",
     "schedulers",
     "search",
     "stopper",

@@ -138,7 +138,7 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
     study = Study(rules, _Nowhere())
     _search_begins(definition, study)
     folder = Folder(storage.path, storage.name, definition.run.storage_filesystem, DEFINITION)
-    reports = progress.reports_of(definition, study)
+    reports = progress.reports_of(definition.run, definition.tune, study)
     callbacks = _callbacks(definition)
     total = getattr(study.rules.searcher, "total", study.rules.num_samples)
     for callback in callbacks:
@@ -160,7 +160,7 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
         setting = msgspec.structs.replace(setting, view=progress.reported(reports))
     experiment = Experiment(study, setting, keeper.flush)
     loop = Loop(experiment, ClusterEngine(), f"experiment {storage.name}", STALL_S)
-    shown = progress.Progress(loop, definition, storage.folder, reports)
+    shown = progress.Progress(loop, definition.run, definition.tune.metric, storage.folder, reports)
     try:
         shown.start()
         loop.run()

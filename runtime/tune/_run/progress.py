@@ -6,17 +6,15 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime._controllers.loop import Ended, Loop
 from runtime._extension import terminal
 from runtime.tune._api.callback import Callback
+from runtime.tune._api.config import RunConfig, TuneConfig
 from runtime.tune._core import experiment, table
 from runtime.tune._core.study import Study
 from runtime.tune.progress_reporter import ProgressReporter
-
-if TYPE_CHECKING:
-    from runtime.tune._run.driver import Definition
 
 log = logging.getLogger(__name__)
 TABLE_S = 1.0
@@ -47,9 +45,9 @@ class Reports(Callback):
         self._reporter = reporter
         self._study = study
 
-    def begin(self, definition: Definition) -> None:
+    def begin(self, tune: TuneConfig) -> None:
         """Tells the reporter what is optimized."""
-        tune, searcher = definition.tune, self._study.rules.searcher
+        searcher = self._study.rules.searcher
         samples = tune.num_samples if tune.num_samples > 0 else None
         self._reporter.setup(
             start_time=time.time(),
@@ -89,17 +87,17 @@ def check(reporter: Any) -> None:
         raise ValueError(f"progress_reporter must be a tune.ProgressReporter, not {reporter!r}.")
 
 
-def reports_of(definition: Definition, study: Study) -> Reports | None:
+def reports_of(run: RunConfig, tune: TuneConfig, study: Study) -> Reports | None:
     """The program's reporter. None: it has none, or nothing is to be shown.
 
     Raises:
         ValueError: it has another metric.
     """
-    reporter = definition.run.progress_reporter
-    if reporter is None or definition.run.verbose == 0:
+    reporter = run.progress_reporter
+    if reporter is None or run.verbose == 0:
         return None
     reports = Reports(reporter, study)
-    reports.begin(definition)
+    reports.begin(tune)
     return reports
 
 
@@ -108,23 +106,23 @@ class Progress:
 
     Args:
         loop: of the experiment.
-        definition: of the experiment.
+        run, metric: of the experiment.
         folder: where it is.
         reports: of the program; they take the place of what is shown here.
     """
 
     def __init__(
-        self, loop: Loop, definition: Definition, folder: str, reports: Reports | None = None
+        self, loop: Loop, run: RunConfig, metric: Any, folder: str, reports: Reports | None = None
     ) -> None:
         self._loop = loop
-        self._definition = definition
+        self._metric = metric
         self._folder = folder
         self._reports = reports
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress of an experiment", daemon=True)
         self._since = time.monotonic()
-        self._key = f"experiment {definition.run.name}"
-        self._is_quiet = definition.run.verbose == 0
+        self._key = f"experiment {run.name}"
+        self._is_quiet = run.verbose == 0
 
     def start(self) -> None:
         """Begins."""
@@ -144,14 +142,13 @@ class Progress:
         passed_s = time.monotonic() - self._since
         view = view_of(study)
         if terminal.is_shown():
-            terminal.remove(self._key, table.lines(view, self._definition.tune.metric, passed_s))
+            terminal.remove(self._key, table.lines(view, self._metric, passed_s))
         else:
-            log.info("%s", table.line(view, self._definition.tune.metric, passed_s))
+            log.info("%s", table.line(view, self._metric, passed_s))
         for trial in [trial for trial in study.trials if trial.status == "ERROR"][: table.ROWS]:
             log.warning("%s failed: %s. See %s/error.txt", trial, table.first_line(trial.error), trial.path)
 
     def _run(self) -> None:
-        metric = self._definition.tune.metric
         is_shown = terminal.is_shown()
         while not self._end.wait(TABLE_S if is_shown or self._reports is not None else LINE_S):
             try:
@@ -162,6 +159,6 @@ class Progress:
                 continue  # looking has had them report
             passed_s = time.monotonic() - self._since
             if is_shown:
-                terminal.show(self._key, table.lines(view, metric, passed_s))
+                terminal.show(self._key, table.lines(view, self._metric, passed_s))
             else:
-                log.info("%s", table.line(view, metric, passed_s))
+                log.info("%s", table.line(view, self._metric, passed_s))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from runtime.train._core import retention
@@ -61,6 +61,8 @@ class ExperimentAnalysis:
             definition.run.storage_filesystem = storage_filesystem
             trials = driver.past_trials("trainable", definition)
         self.trials = trials
+        filesystem = None if self._storage.is_local else self._storage.storage_filesystem
+        self._grid = ResultGrid(trials, self._storage.folder, default_metric, default_mode, filesystem)
         self._frames: dict[str, pandas.DataFrame] | None = None
 
     # ------------------------------------------------------------ the best trial by the default metric
@@ -125,9 +127,7 @@ class ExperimentAnalysis:
         """All results of each trial, by trial id; read from the experiment's folder once. Needs pandas."""
         if self._frames is None:
             make = _pandas("trial_dataframes").DataFrame
-            self._frames = {
-                trial.trial_id: make([flat(row) for row in self._rows(trial)]) for trial in self.trials
-            }
+            self._frames = {trial.trial_id: make(rows) for trial, rows in self._histories()}
         return self._frames
 
     def get_all_configs(self, prefix: bool = False) -> dict[str, dict[str, Any]]:
@@ -154,8 +154,7 @@ class ExperimentAnalysis:
         if mode not in (None, "min", "max"):
             raise ValueError(f'mode must be "min", "max" or None, not {mode!r}.')
         rows = []
-        for trial in self.trials:
-            results = [flat(row) for row in self._rows(trial)]
+        for trial, results in self._histories():
             if not results:
                 continue
             chosen = results[-1]
@@ -191,13 +190,12 @@ class ExperimentAnalysis:
         metric, mode = self._metric(metric), self._mode(mode)
         if scope not in SCOPES:
             raise ValueError(f"scope must be one of {', '.join(SCOPES)}, not {scope!r}.")
-        grid = ResultGrid(self.trials, self._storage.folder, metric, mode)
         try:
-            best = grid.get_best_result(metric, mode, scope, filter_nan_and_inf)
+            best = self._grid.get_best_result(metric, mode, scope, filter_nan_and_inf)
         except RuntimeError as error:
             log.warning("There is no best trial. %s", error)
             return None
-        return next(trial for trial, result in zip(self.trials, grid, strict=True) if result is best)
+        return next(trial for trial, result in zip(self.trials, self._grid, strict=True) if result is best)
 
     def get_best_config(
         self, metric: str | None = None, mode: str | None = None, scope: str = "last"
@@ -261,10 +259,10 @@ class ExperimentAnalysis:
             )
         return chosen
 
-    def _rows(self, trial: Trial) -> list[dict[str, Any]]:
-        """The results of a trial, from its folder."""
-        name = f"{trial.custom_dirname}/result.json"
-        return [json.loads(line) for line in self._storage.read(name).splitlines()]
+    def _histories(self) -> Iterator[tuple[Trial, list[dict[str, Any]]]]:
+        """The trials with their results, flat, from their folders."""
+        for trial, result in zip(self.trials, self._grid, strict=True):
+            yield trial, [flat(row) for row in result.history]
 
 
 def _row(trial: Trial) -> dict[str, Any]:

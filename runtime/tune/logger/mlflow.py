@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import math
 import numbers
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +26,7 @@ class MLflowLoggerCallback(LoggerCallback):
         experiment_name: MLflow's experiment, made if there is none. Default: MLFLOW_EXPERIMENT_NAME,
             MLFLOW_EXPERIMENT_ID, or else MLflow's default.
         tags: Of each run.
-        tracking_token: Sets MLFLOW_TRACKING_TOKEN while the experiment runs.
+        tracking_token: Sets MLflow's MLFLOW_TRACKING_TOKEN in this process.
         save_artifact: Whether the files of the trial's folder are logged when it ends.
         log_params_on_trial_end: Whether parameters are logged at the end of a trial, not at its beginning.
 
@@ -65,14 +64,15 @@ class MLflowLoggerCallback(LoggerCallback):
         return {**self.__dict__, "_client": None, "tracking_token": None}  # no secret goes into the folder
 
     def setup(self, *args: Any, **info: Any) -> None:
+        from mlflow import environment_variables as of_mlflow
         from mlflow.tracking import MlflowClient
 
         if self.tracking_token is not None:
-            os.environ["MLFLOW_TRACKING_TOKEN"] = self.tracking_token
+            of_mlflow.MLFLOW_TRACKING_TOKEN.set(self.tracking_token)
         self._client = MlflowClient(self.tracking_uri, self.registry_uri)
-        name = self.experiment_name or os.environ.get("MLFLOW_EXPERIMENT_NAME")
+        name = self.experiment_name or of_mlflow.MLFLOW_EXPERIMENT_NAME.get()
         if name is None:
-            self._experiment_id = os.environ.get("MLFLOW_EXPERIMENT_ID", "0")
+            self._experiment_id = of_mlflow.MLFLOW_EXPERIMENT_ID.get() or "0"
             return
         found = self._client.get_experiment_by_name(name)
         self._experiment_id = (

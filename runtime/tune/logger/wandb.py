@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -23,8 +22,8 @@ class WandbLoggerCallback(LoggerCallback):
     use `mode="offline"`, or WANDB_MODE=offline.
 
     Args:
-        project: Default: WANDB_PROJECT_NAME.
-        group: Default: WANDB_GROUP_NAME, or else the name of the trainable.
+        project: Default: as wandb is configured, by WANDB_PROJECT for example.
+        group: Default: the name of the trainable.
         api_key_file: A file with the key.
         api_key: The key. Default: as wandb is configured.
         excludes: Metrics that are not logged.
@@ -34,7 +33,7 @@ class WandbLoggerCallback(LoggerCallback):
 
     Raises:
         ImportError: wandb is not installed.
-        ValueError: There is no project, or both a key and a file with one.
+        ValueError: Both a key and a file with one are given.
     """
 
     def __init__(
@@ -52,12 +51,10 @@ class WandbLoggerCallback(LoggerCallback):
             raise ImportError(
                 "WandbLoggerCallback needs wandb, which is not installed here: pip install wandb"
             )
-        self.project = project or os.environ.get("WANDB_PROJECT_NAME")
-        if not self.project:
-            raise ValueError("WandbLoggerCallback needs a project: pass one, or set WANDB_PROJECT_NAME.")
+        self.project = project
         if api_key and api_key_file:
             raise ValueError("api_key and api_key_file exclude each other.")
-        self.group = group or os.environ.get("WANDB_GROUP_NAME")
+        self.group = group
         self.api_key_file = api_key_file
         self.api_key = api_key
         self._left_out = _NEVER.union(excludes or ()) - ({"config"} if log_config else set())
@@ -71,8 +68,6 @@ class WandbLoggerCallback(LoggerCallback):
     def setup(self, *args: Any, **info: Any) -> None:
         if self.api_key_file is not None:
             self.api_key = pathlib.Path(self.api_key_file).expanduser().read_text(encoding="utf-8").strip()
-        if self.api_key:
-            os.environ["WANDB_API_KEY"] = self.api_key
 
     def log_trial_start(self, trial: Any) -> None:
         if trial.trial_id in self._runs:
@@ -90,6 +85,8 @@ class WandbLoggerCallback(LoggerCallback):
             "config": {key: value for key, value in trial.config.items() if key not in self._left_out},
             **self._options,
         }
+        if self.api_key:
+            options["settings"] = wandb.Settings(api_key=self.api_key)
         self._runs[trial.trial_id] = wandb.init(**options)
 
     def log_trial_result(self, iteration: int, trial: Any, result: dict[str, Any]) -> None:

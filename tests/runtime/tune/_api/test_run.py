@@ -166,3 +166,25 @@ def test_an_experiment_has_its_own_arguments() -> None:
         tune.run_experiments({"empty": {}})
     with pytest.raises(TypeError, match="run_experiments"):
         tune.run([experiment])
+
+
+def counts(config: dict[str, Any]) -> None:
+    for step in range(3):
+        tune.report({"loss": config["x"] - step})
+
+
+def test_an_analysis_reads_a_remote_storage() -> None:
+    analysis = tune.run(
+        counts,
+        name="remote",
+        config={"x": tune.grid_search([1, 2])},
+        storage_path="memory://tests/analysis",
+        metric="loss",
+        mode="min",
+        verbose=0,
+    )
+    again = ExperimentAnalysis("memory://tests/analysis/remote", default_metric="loss", default_mode="min")
+    for each in (analysis, again):
+        assert each.best_config == {"x": 1}
+        assert each.get_best_config("loss", "max", scope="avg") == {"x": 2}
+        assert list(each.best_dataframe["loss"]) == [1, 0, -1]

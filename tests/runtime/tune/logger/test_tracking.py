@@ -78,7 +78,7 @@ def chunks(data: bytes) -> Iterator[bytes]:
             record = b""
 
 
-def test_wandbs_key_is_not_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandbs_key_is_not_pickled() -> None:
     pytest.importorskip("wandb")
     from runtime.tune.logger.wandb import WandbLoggerCallback
 
@@ -86,6 +86,3 @@ def test_wandbs_key_is_not_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"key-of-someone" not in pickle.dumps(callback)
     with pytest.raises(ValueError, match="exclude each other"):
         WandbLoggerCallback("descent", api_key="key", api_key_file="~/key")
-    monkeypatch.delenv("WANDB_PROJECT_NAME", raising=False)
-    with pytest.raises(ValueError, match="needs a project"):
-        WandbLoggerCallback()
