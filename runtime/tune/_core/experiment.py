@@ -87,9 +87,16 @@ TRANSITIONS: Final[Mapping[tuple[RunnerState, RunnerEvent], Edge[RunnerState]]] 
 
 
 class Runner:
-    """An actor that runs a trial. `number`: its key is ("runner", number)."""
+    """An actor that runs a trial.
 
-    __slots__ = ("calls", "factory", "group", "machine", "number", "since_s", "trial")
+    Attributes:
+        number: its key is ("runner", number).
+        calls: how many there were; the number is part of a call's key.
+        earlier: the last call of an earlier trial: answers up to it are void.
+        saves: calls of `save` that have not ended.
+    """
+
+    __slots__ = ("calls", "earlier", "factory", "group", "machine", "number", "saves", "since_s", "trial")
 
     def __init__(self, number: int, factory: PlacementGroupFactory, state: RunnerState, now: float) -> None:
         self.number = number
@@ -98,6 +105,8 @@ class Runner:
         self.trial: Trial | None = None
         self.group: Any = None
         self.calls = 0
+        self.earlier = 0
+        self.saves = 0
         self.since_s = now
 
     @property
@@ -178,20 +187,12 @@ class Experiment:
                 self._placed(number, group, effects)
             case Failed(("place", int(number)), error):
                 self._lost(number, error, effects)
-            case Done(("run", int(number), _), batch):
-                self._batch(number, batch, effects, now)
-            case Failed(("run", int(number), _), error):
-                self._lost(number, error, effects)
-            case Done(("save", int(number), _), saved):
-                self._saved(number, saved, effects, now)
-            case Failed(("save", int(number), _), _error):
-                self._saved(number, None, effects, now)
             case Done(("remove", int(number))) | Failed(("remove", int(number))):
                 self.groups.pop(number, None)
-            case Done(("leave", int(number), _), has_left):
-                self._left(number, bool(has_left), effects, now)
-            case Failed(("leave", int(number), _), _error):
-                self._left(number, False, effects, now)
+            case Done((str(kind), int(number), int(call))) | Failed((str(kind), int(number), int(call))):
+                runner = self._runners.get(number)
+                if runner is not None and call > runner.earlier:
+                    self._answered(kind, runner, event, effects, now)
             case ActorDied(("runner", int(number)), reason):
                 self._lost(number, TuneError(f"The process of the trial ended: {reason}"), effects)
             case ActorLost():
@@ -336,6 +337,7 @@ class Experiment:
 
     def _give(self, runner: Runner, trial: Trial, effects: list[Effect], now: float) -> None:
         runner.machine.step(RunnerEvent.GIVEN)
+        runner.earlier, runner.saves = runner.calls, 0
         runner.trial, runner.since_s = trial, now
         self._of[trial] = runner
         self.study.started(trial)
@@ -357,10 +359,25 @@ class Experiment:
         runner.calls += 1
         effects.append(Call((kind, runner.number, runner.calls), runner.key, method, args, fetch=True))
 
-    def _batch(self, number: int, batch: Batch, effects: list[Effect], now: float) -> None:
-        runner = self._runners.get(number)
-        if runner is None or runner.state is not RunnerState.BUSY:
-            return  # its trial was halted meanwhile
+    def _answered(
+        self, kind: str, runner: Runner, event: Done | Failed, effects: list[Effect], now: float
+    ) -> None:
+        """A call of a runner has ended."""
+        value = event.value if isinstance(event, Done) else None
+        if kind == "save":
+            self._saved(runner, value, effects)
+        elif kind == "leave":
+            if value:
+                self._release(runner, effects)
+            else:
+                self._end(runner, effects)
+        elif isinstance(event, Failed):
+            self._lost(runner.number, event.error, effects)
+        elif runner.state is RunnerState.BUSY:  # otherwise its trial was halted meanwhile
+            assert isinstance(value, Batch)
+            self._batch(runner, value, effects, now)
+
+    def _batch(self, runner: Runner, batch: Batch, effects: list[Effect], now: float) -> None:
         trial = runner.trial
         assert trial is not None
         runner.since_s = now
@@ -401,9 +418,9 @@ class Experiment:
                 if trial in waiting:
                     waiting.remove(trial)
             return
-        if self.study.is_held(trial):
+        if self.study.is_saving(trial):
             runner.machine.step(RunnerEvent.HALTED)
-            self._call("save", runner, "save", (), effects)
+            self._save(runner, effects)
         else:
             self._dismiss(runner, effects)
 
@@ -420,32 +437,29 @@ class Experiment:
         if runner is None or runner.state is not RunnerState.BUSY:
             self.study.saved(trial, None)
         else:
-            self._call("save", runner, "save", (), effects)
+            self._save(runner, effects)
 
-    def _saved(self, number: int, saved: Any, effects: list[Effect], now: float) -> None:
-        runner = self._runners.get(number)
-        if runner is None or runner.trial is None:
+    def _save(self, runner: Runner, effects: list[Effect]) -> None:
+        runner.saves += 1
+        self._call("save", runner, "save", (), effects)
+
+    def _saved(self, runner: Runner, saved: Any, effects: list[Effect]) -> None:
+        runner.saves -= 1
+        if runner.trial is None:
             return
-        self.study.saved(runner.trial, saved)
-        if runner.state is RunnerState.LEAVING:
+        self.study.saved(runner.trial, saved, is_last=not runner.saves)
+        if runner.state is RunnerState.LEAVING and not runner.saves:
             self._dismiss(runner, effects)
-
-    def _left(self, number: int, has_left: bool, effects: list[Effect], now: float) -> None:
-        runner = self._runners.get(number)
-        if runner is None:
-            return
-        if has_left:
-            self._release(runner, effects)
-        else:
-            self._end(runner, effects)
 
     def _release(self, runner: Runner, effects: list[Effect]) -> None:
         """A runner's trial is gone."""
         if not self._setting.reuses:
             self._end(runner, effects)
             return
-        if runner.trial is not None:
-            self._of.pop(runner.trial, None)
+        if (
+            runner.trial is not None and self._of.get(runner.trial) is runner
+        ):  # it may be with another one already
+            del self._of[runner.trial]
         runner.trial = None
         runner.machine.step(RunnerEvent.FREE)
         self._idle.setdefault(runner.factory.shape, []).append(runner)

@@ -102,7 +102,10 @@ class Study:
         self._pending: deque[Trial] = deque()
         self._paused: deque[Trial] = deque()
         self._live: dict[Trial, None] = {}
-        self._held: set[Trial] = set()  # their checkpoint is being saved, or that of the trial they copy
+        self._saving: set[Trial] = set()  # paused; their checkpoint is not complete yet
+        self._awaiting: set[Trial] = (
+            set()
+        )  # paused; the checkpoint of the trial that they copy is not complete yet
         self._copies: dict[Trial, list[tuple[Trial, dict[str, Any], str]]] = {}  # by the trial that is copied
         self._borrowed: dict[str, int] = {}  # paths of checkpoints that a trial of another begins with
         self._is_exhausted = False
@@ -129,11 +132,11 @@ class Study:
 
     def next_pending(self) -> Trial | None:
         """The trial that has waited longest for its beginning."""
-        return _first(self._pending, TrialState.PENDING, self._held)
+        return self._first(self._pending, TrialState.PENDING)
 
     def next_paused(self) -> Trial | None:
         """The trial that has been paused longest."""
-        return _first(self._paused, TrialState.PAUSED, self._held)
+        return self._first(self._paused, TrialState.PAUSED)
 
     def others_wait(self) -> bool:
         """Whether trials wait for a runner, or to be chosen."""
@@ -142,7 +145,7 @@ class Study:
 
     def is_ready(self, trial: Trial) -> bool:
         """Whether a trial can be chosen to run: it is pending or paused, and its checkpoint is complete."""
-        return trial.state in (TrialState.PENDING, TrialState.PAUSED) and trial not in self._held
+        return trial.state in (TrialState.PENDING, TrialState.PAUSED) and not self._is_held(trial)
 
     def total_resources(self) -> dict[str, float]:
         """The resources of the cluster."""
@@ -170,18 +173,18 @@ class Study:
         Returns:
             False: nothing has changed, as the donor has no checkpoint, and its trainable cannot save one.
         """
-        saves_now = donor in self._held and donor.state is not TrialState.RUNNING
+        saves_now = donor in self._saving
         can_save = self.rules.saves and donor.state is TrialState.RUNNING
         if trial.is_finished() or not (donor.saved or can_save or saves_now) or self._is_replay:
             return False
         if trial.state is not TrialState.PAUSED:
             self._pause(trial, should_checkpoint=trial is donor)
-            saves_now = saves_now or (trial is donor and trial in self._held)
+            saves_now = donor in self._saving
         iteration = donor.last_result.get("training_iteration", 0)
         if not saves_now and not (can_save and not (donor.saved and donor.saved[-1].iteration >= iteration)):
             self._change(trial, donor.saved[-1], config, experiment_tag)
             return True
-        self._held.add(trial)
+        self._awaiting.add(trial)
         if not saves_now and donor not in self._copies:
             self.wanted.append(donor)
         self._copies.setdefault(donor, []).append((trial, config, experiment_tag))
@@ -210,7 +213,8 @@ class Study:
             self._is_exhausted
             and self._live
             and len(self._live) == self.counts[TrialState.PAUSED]
-            and not self._held
+            and not self._saving
+            and not self._awaiting
         )
 
     def choose(self, most_pending: int) -> Trial | None:
@@ -273,6 +277,7 @@ class Study:
             self._tell("on_trial_recover", trial)
             self._move(trial, TrialEvent.RETRY)
             self._pending.appendleft(trial)
+            self._unhold(trial)
             return
         self._end(trial, records.FAILED, error)
         if self.rules.fail_fast:
@@ -280,18 +285,15 @@ class Study:
                 self.error = error
             self.stop()
 
-    def saved(self, trial: Trial, saved: Saved | None) -> None:
+    def saved(self, trial: Trial, saved: Saved | None, is_last: bool = True) -> None:
         """A checkpoint that `wanted` or a pause asked for. None: it could not be saved, and what waits for it goes on
-        from an earlier one."""
+        from an earlier one. `is_last`: no other one follows."""
         if saved is not None:
             self._save(trial, saved)
             self._write(records.SAVED, trial.number, saved)
             self._tell("on_checkpoint", trial, checkpoint=saved.checkpoint)
-        self._unhold(trial)
-
-    def hold(self, trial: Trial) -> None:
-        """It cannot be chosen until `saved`."""
-        self._held.add(trial)
+        if is_last:
+            self._unhold(trial)
 
     def stop(self) -> None:
         """Ends all trials, and begins no other."""
@@ -326,7 +328,8 @@ class Study:
             if trial.state in (TrialState.STARTING, TrialState.RUNNING):
                 self._move(trial, TrialEvent.RETRY)
                 self._pending.append(trial)
-        self._held.clear()
+        self._saving.clear()
+        self._awaiting.clear()
         self._copies.clear()
 
     def resume_errored(self, from_checkpoint: bool) -> None:
@@ -482,11 +485,20 @@ class Study:
         if had_runner:
             self.halted.append(trial)
             if saves and not self._is_replay:
-                self.hold(trial)
+                self._saving.add(trial)
 
-    def is_held(self, trial: Trial) -> bool:
+    def is_saving(self, trial: Trial) -> bool:
         """Whether its checkpoint is wanted before its runner is taken away."""
-        return trial in self._held
+        return trial in self._saving
+
+    def _first(self, queue: deque[Trial], state: TrialState) -> Trial | None:
+        """The first trial of a queue that is in this state and not held; others that were ahead of it are dropped."""
+        while queue and queue[0].state is not state:
+            queue.popleft()
+        return next((trial for trial in queue if trial.state is state and not self._is_held(trial)), None)
+
+    def _is_held(self, trial: Trial) -> bool:
+        return trial in self._saving or trial in self._awaiting
 
     def _change(self, trial: Trial, saved: Saved, config: dict[str, Any], tag: str) -> None:
         if trial.restore_from is not None:
@@ -525,6 +537,7 @@ class Study:
         had_runner = trial.state in (TrialState.STARTING, TrialState.RUNNING)
         self._move(trial, TrialEvent.FAIL if how == records.FAILED else TrialEvent.COMPLETE)
         self._live.pop(trial, None)
+        self._awaiting.discard(trial)
         trial.error = error if how == records.FAILED else trial.error
         self._write(records.ENDED, trial.number, how, error)
         if how == records.FAILED:
@@ -543,9 +556,9 @@ class Study:
 
     def _unhold(self, trial: Trial) -> None:
         """Nothing waits for its checkpoint any more."""
-        self._held.discard(trial)
+        self._saving.discard(trial)
         for copy, config, tag in self._copies.pop(trial, []):
-            self._held.discard(copy)
+            self._awaiting.discard(copy)
             if trial.saved and copy.state is TrialState.PAUSED:
                 self._change(copy, trial.saved[-1], config, tag)
 
@@ -556,10 +569,3 @@ class Study:
     def _tell(self, what: str, trial: Trial, **info: Any) -> None:
         if not self._is_replay:
             self._keeper.tell(what, trial, **info)
-
-
-def _first(queue: deque[Trial], state: TrialState, held: set[Trial]) -> Trial | None:
-    """The first trial of a queue that is in this state and not held; those that are not in it any more are dropped."""
-    while queue and queue[0].state is not state:
-        queue.popleft()
-    return next((trial for trial in queue if trial.state is state and trial not in held), None)

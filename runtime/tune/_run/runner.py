@@ -118,8 +118,10 @@ class Runner:
         session = self._session
         if session is None:
             return True
-        has_left = session.leave(LEAVE_S)
+        has_left = session.leave(LEAVE_S) if isinstance(session, Session) else True
         with self._lock:
+            if isinstance(session, ClassSession):
+                session.leave()
             self._kept = session.kept if isinstance(session, ClassSession) else None
             self._session = None
             set_current(None)
@@ -176,12 +178,9 @@ class ClassSession:
             return None
         return self._save({}, is_new=False)
 
-    def leave(self, _timeout_s: float) -> bool:
-        """Ends the trial."""
-        made, self._object = self._object, None
-        if made is not None and self.kept is None:
-            made.cleanup()
-        return True
+    def leave(self) -> None:
+        """Ends the trial; its object may be reset for the next one."""
+        self._object = None
 
     def _made(self) -> Trainable:
         assignment = self.place.assignment

@@ -75,15 +75,18 @@ class VirtualCluster:
             takes three arguments. Returns the metrics of the iteration, or None: the trial ends before it. A metric
             `time_this_iter_s` says how long it takes; a second, where there is none.
         workers: how many.
-        start_s: how long the start of a worker takes.
+        start_s: how long the start of a worker takes; to save a checkpoint, or to leave a trial, takes as long.
+        saves_always: whether each result comes with a checkpoint, as from a function; otherwise they are saved when the
+            experiment says so, as by a class.
     """
 
-    def __init__(self, curve: Curve, workers: int, start_s: float = 0.0) -> None:
+    def __init__(self, curve: Curve, workers: int, start_s: float = 0.0, saves_always: bool = True) -> None:
         self.busy_s = 0.0
         self._curve = curve
         self._takes_previous = _takes_three(curve)
         self._free = workers
         self._start_s = start_s
+        self._saves_always = saves_always
         self._now = 0.0
         self._order = itertools.count()
         self._due: list[tuple[float, int, Event]] = []
@@ -157,7 +160,10 @@ class VirtualCluster:
         worker = self._workers[call.actor]
         if call.method == "leave":
             worker.assignment = None
-            self._later(0.0, Done(call.key, True))
+            self._later(self._start_s, Done(call.key, True))
+            return
+        if call.method == "save":
+            self._later(self._start_s, Done(call.key, self._saved(worker)))
             return
         if call.method == "begin":
             self._begin(worker, call.args[0])
@@ -176,6 +182,12 @@ class VirtualCluster:
         worker.previous = beginning.metrics if beginning else None
         worker.sequence = assignment.checkpoint_number
 
+    def _saved(self, worker: Worker) -> Saved:
+        assert worker.assignment is not None
+        point = PointInTime(f"{worker.assignment.path}/checkpoint_{worker.sequence:06d}")
+        worker.sequence += 1
+        return Saved(point.path, point, worker.previous or {}, worker.iteration, worker.total_s)
+
     def _run(self, worker: Worker, ahead: int) -> tuple[Batch, float]:
         """What a worker tells next, and how long that takes."""
         assignment = worker.assignment
@@ -192,9 +204,7 @@ class VirtualCluster:
             worker.iteration += 1
             worker.total_s += iteration_s
             worker.previous = metrics
-            point = PointInTime(f"{assignment.path}/checkpoint_{worker.sequence:06d}")
-            worker.sequence += 1
-            saved = Saved(point.path, point, metrics, worker.iteration, worker.total_s)
+            saved = self._saved(worker) if self._saves_always else None
             result = {
                 "timestamp": int(START + self._now + took_s),
                 "done": False,

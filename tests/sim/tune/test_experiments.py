@@ -24,10 +24,15 @@ SCHEDULERS: dict[str, Callable[[], Any]] = {
     "hyperband": lambda: schedulers.HyperBandScheduler(max_t=ITERATIONS),
     "median": lambda: schedulers.MedianStoppingRule(grace_period=2, min_samples_required=2),
     "pbt": lambda: schedulers.PopulationBasedTraining(
-        perturbation_interval=2, hyperparam_mutations={"x": tune.uniform(0, 1)}
+        time_attr="training_iteration",
+        perturbation_interval=2,
+        hyperparam_mutations={"x": tune.uniform(0, 1)},
     ),
     "pbt in step": lambda: schedulers.PopulationBasedTraining(
-        perturbation_interval=3, hyperparam_mutations={"x": tune.uniform(0, 1)}, synch=True
+        time_attr="training_iteration",
+        perturbation_interval=3,
+        hyperparam_mutations={"x": tune.uniform(0, 1)},
+        synch=True,
     ),
 }
 
@@ -38,10 +43,11 @@ def curve(config: dict[str, Any], iteration: int) -> dict[str, Any] | None:
     return {"loss": (config["x"] - 0.3) ** 2 + 1 / iteration, "time_this_iter_s": 1 + config["x"]}
 
 
-def made(name: str, seed: int, samples: int, failures: int = 0) -> Study:
+def made(name: str, seed: int, samples: int, failures: int = 0, saves: bool = False) -> Study:
     return study_of(
         {"x": tune.uniform(0, 1)},
         failures=failures,
+        saves=saves,
         metric="loss",
         mode="min",
         num_samples=samples,
@@ -58,12 +64,13 @@ def ends(book: Book) -> list[int]:
 @pytest.mark.parametrize("name", SCHEDULERS)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("reuses", [False, True])
-def test_every_trial_ends_once(name: str, seed: int, reuses: bool) -> None:
+@pytest.mark.parametrize("is_class", [False, True])
+def test_every_trial_ends_once(name: str, seed: int, reuses: bool, is_class: bool) -> None:
     rng = random.Random(seed)
     samples, book = rng.randrange(1, 24), Book()
-    study = made(name, seed, samples, failures=-1)
+    study = made(name, seed, samples, failures=-1, saves=is_class)
     study.replay((), book)
-    cluster = Unsafe(curve, rng.randrange(1, 6), rng, share=0.1)
+    cluster = Unsafe(curve, rng.randrange(1, 6), rng, share=0.1, saves_always=not is_class)
     trials = run(study, cluster, reuses=reuses)
     assert [trial.state for trial in trials] == [TrialState.TERMINATED] * samples
     assert sorted(ends(book)) == list(range(samples))

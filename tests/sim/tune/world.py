@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import msgspec
+
 from runtime import tune
 from runtime._controllers.controller import ActorDied, Call, Effect, Failed
 from runtime._controllers.loop import Loop
@@ -55,8 +57,15 @@ class Book:
 class Unsafe(VirtualCluster):
     """Workers whose processes end, and functions that raise, now and then."""
 
-    def __init__(self, curve: simulation.Curve, workers: int, rng: random.Random, share: float) -> None:
-        super().__init__(curve, workers, start_s=0.5)
+    def __init__(
+        self,
+        curve: simulation.Curve,
+        workers: int,
+        rng: random.Random,
+        share: float,
+        saves_always: bool = True,
+    ) -> None:
+        super().__init__(curve, workers, start_s=0.5, saves_always=saves_always)
         self._rng = rng
         self._share = share
         self.failures = 0
@@ -77,11 +86,15 @@ def nothing(config: dict[str, Any]) -> None:
     """Stands for the trainable."""
 
 
-def study_of(space: dict[str, Any], stop: Any = None, failures: int = 0, **config: Any) -> Study:
-    """A study of a space."""
+def study_of(
+    space: dict[str, Any], stop: Any = None, failures: int = 0, saves: bool = False, **config: Any
+) -> Study:
+    """A study of a space, whose trainable can be told to save checkpoints or not."""
     run = tune.RunConfig(name="study", stop=stop, failure_config=tune.FailureConfig(max_failures=failures))
     tuner = tune.Tuner(nothing, param_space=space, tune_config=tune.TuneConfig(**config), run_config=run)
-    return driver.virtual_study(tuner._definition)
+    study = driver.virtual_study(tuner._definition)
+    study.rules = msgspec.structs.replace(study.rules, saves=saves)
+    return study
 
 
 def setting(study: Study, most_waiting: int = 4, reuses: bool = False, ahead: int = 1) -> Setting:
