@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
 import numbers
@@ -64,9 +65,9 @@ class MLflowLoggerCallback(LoggerCallback):
         return {**self.__dict__, "_client": None, "tracking_token": None}  # no secret goes into the folder
 
     def setup(self, *args: Any, **info: Any) -> None:
-        from mlflow import environment_variables as of_mlflow
         from mlflow.tracking import MlflowClient
 
+        of_mlflow: Any = importlib.import_module("mlflow.environment_variables")
         if self.tracking_token is not None:
             of_mlflow.MLFLOW_TRACKING_TOKEN.set(self.tracking_token)
         self._client = MlflowClient(self.tracking_uri, self.registry_uri)
