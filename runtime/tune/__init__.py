@@ -22,6 +22,7 @@ _PUBLIC = {
         "TuneConfig",
     ),
     "runtime.tune._api.exceptions": ("TuneError",),
+    "runtime.tune._api.experiment": ("Experiment", "run", "run_experiments"),
     "runtime.tune._api.reporting": ("TuneContext", "get_checkpoint", "get_context", "report"),
     "runtime.tune._api.resources": ("PlacementGroupFactory",),
     "runtime.tune._api.result_grid": ("Result", "ResultGrid"),
@@ -33,6 +34,9 @@ _PUBLIC = {
         "with_resources",
     ),
     "runtime.tune._api.tuner": ("Tuner",),
+    "runtime.tune.analysis": ("ExperimentAnalysis",),
+    "runtime.tune.progress_reporter": ("CLIReporter", "JupyterNotebookReporter", "ProgressReporter"),
+    "runtime.tune.registry": ("register_env",),
     "runtime.tune.search": ("create_searcher",),
     "runtime.tune.search.sample": (
         "choice",
@@ -53,7 +57,17 @@ _PUBLIC = {
     "runtime.tune.stopper": ("Stopper",),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
-_PACKAGES = ("logger", "schedulers", "search", "stopper")
+_PACKAGES = (
+    "analysis",
+    "integration",
+    "logger",
+    "plot",
+    "progress_reporter",
+    "registry",
+    "schedulers",
+    "search",
+    "stopper",
+)
 
 __all__ = sorted(_MODULES)
 

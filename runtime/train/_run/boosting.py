@@ -93,7 +93,7 @@ class BoostingCallback:
             self._saved = iteration
             self._report(save)
         else:
-            report(self._last)
+            self._send(self._last)
 
     def _end(self, iteration: int, save: Callable[[str], object]) -> None:
         """The training is over; `iteration`: its last."""
@@ -101,12 +101,19 @@ class BoostingCallback:
             self._report(save)
 
     def _report(self, save: Callable[[str], object]) -> None:
-        if get_context().get_world_rank():
-            report(self._last)
+        if not self._has_checkpoint():
+            self._send(self._last)
             return
         with tempfile.TemporaryDirectory() as folder:
             save(str(pathlib.Path(folder, self._filename)))
-            report(self._last, checkpoint=Checkpoint.from_directory(folder))
+            self._send(self._last, Checkpoint.from_directory(folder))
+
+    def _has_checkpoint(self) -> bool:
+        """Whether this process saves the model."""
+        return not get_context().get_world_rank()
+
+    def _send(self, metrics: dict[str, Any], checkpoint: Checkpoint | None = None) -> None:
+        report(metrics, checkpoint=checkpoint)
 
     def _chosen(self, metrics: dict[str, Any]) -> dict[str, Any]:
         if isinstance(self._metrics, Mapping):

@@ -82,6 +82,16 @@ class ResultGrid:
         return f"ResultGrid<[\n{shown}\n]>"
 
     @property
+    def default_metric(self) -> Any:
+        """The metric of the TuneConfig."""
+        return self._metric
+
+    @property
+    def default_mode(self) -> Any:
+        """The mode of the TuneConfig."""
+        return self._mode
+
+    @property
     def experiment_path(self) -> str:
         """The path of the experiment's folder, on `filesystem`."""
         return self._path

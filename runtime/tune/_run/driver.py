@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
 import runtime
 from runtime import cloudpickle
 from runtime._controllers.cluster import ClusterEngine
@@ -130,12 +132,20 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
         raise TuneError(
             f"The journal in {storage.folder} is of version {past[0][1]}; this program reads version {records.VERSION}."
         )
+    progress.check(definition.run.progress_reporter)
     if resume is None:
         storage.write(DEFINITION, cloudpickle.dumps(definition))
     study = Study(rules, _Nowhere())
     _search_begins(definition, study)
     folder = Folder(storage.path, storage.name, definition.run.storage_filesystem, DEFINITION)
-    keeper = ExperimentKeeper(storage, folder, staging, _callbacks(definition), study.get_trials)
+    reports = progress.reports_of(definition.run, definition.tune, study)
+    callbacks = _callbacks(definition)
+    total = getattr(study.rules.searcher, "total", study.rules.num_samples)
+    for callback in callbacks:
+        callback.setup(
+            stop=definition.run.stop, num_samples=definition.tune.num_samples, total_num_samples=total
+        )
+    keeper = ExperimentKeeper(storage, folder, staging, callbacks, study.get_trials)
     study.replay(past[1:], keeper)
     if not past:
         study.begin(getattr(rules.searcher, "seed", None))
@@ -144,9 +154,13 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
             study.give_up_unfinished()
         if resume.errored or resume.restart_errored:
             study.resume_errored(from_checkpoint=not resume.restart_errored)
-    experiment = Experiment(study, _setting(trainable, definition, folder, rules), keeper.flush)
+    setting = _setting(trainable, definition, folder, rules)
+    if reports is not None:
+        callbacks.append(reports)  # after the replay, which is no progress
+        setting = msgspec.structs.replace(setting, view=progress.reported(reports))
+    experiment = Experiment(study, setting, keeper.flush)
     loop = Loop(experiment, ClusterEngine(), f"experiment {storage.name}", STALL_S)
-    shown = progress.Progress(loop, storage.name, definition.tune.metric, definition.run.verbose == 0)
+    shown = progress.Progress(loop, definition.run, definition.tune.metric, storage.folder, reports)
     try:
         shown.start()
         loop.run()

@@ -77,13 +77,16 @@ class TrialPlace:
             return self.storage.folder
         return os.path.join(tempfile.gettempdir(), "tune", self.folder.name, self.assignment.path)
 
-    def save(self, checkpoint: Any, metrics: dict[str, Any], is_new: bool = True) -> Saved:
-        """Copies a checkpoint to the trial's folder.
+    def save(
+        self, checkpoint: Any, metrics: dict[str, Any], is_new: bool = True, copies: bool = True
+    ) -> Saved:
+        """Copies a checkpoint to the trial's folder, or notes there where it is.
 
         Args:
             checkpoint: its files are copied.
             metrics: that are reported with it.
             is_new: whether it belongs to the iteration that is being reported, or to the last one.
+            copies: whether its files are copied.
 
         Raises:
             StorageError: the files cannot be read or written.
@@ -100,9 +103,13 @@ class TrialPlace:
                 )
         if self._number == self.assignment.checkpoint_number:
             self._begin_saving()
-        parts = storage.upload(checkpoint, name, 0, lambda: False)
+        part = (
+            storage.upload(checkpoint, name, 0, lambda: False)
+            if copies
+            else storage.adopt(checkpoint, name, 0)
+        )
         plain = {key: value for key, value in metrics.items() if isinstance(value, int | float | str)}
-        kept = storage.commit(name, [parts], plain)
+        kept = storage.commit(name, [part], plain)
         self._number += 1
         self.checkpoint = kept
         return Saved(name, kept, plain, self.iteration + is_new, self._total_s + is_new * self.waited_s())

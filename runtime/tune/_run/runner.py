@@ -14,6 +14,7 @@ import msgspec
 
 import runtime
 from runtime.train._api.checkpoint import Checkpoint
+from runtime.tune._api.exceptions import TuneError
 from runtime.tune._api.trainable import Trainable
 from runtime.tune._core.messages import Assignment, Batch
 from runtime.tune._core.trial import Saved
@@ -96,6 +97,21 @@ class Runner:
         """Has a class save a checkpoint. None: it has none."""
         with self._lock:
             return self._session.save() if isinstance(self._session, ClassSession) else None
+
+    def relay(self, metrics: dict[str, Any], checkpoint: Checkpoint | None) -> None:
+        """Reports in the name of the trial's function, which waits for a run of its own. See `Session.report`.
+
+        Args:
+            metrics: can be pickled.
+            checkpoint: stays where it is.
+
+        Raises:
+            TuneError: the trial was stopped or paused.
+        """
+        session = self._session
+        if not isinstance(session, Session):
+            raise TuneError("The trial has ended: it takes no more reports.")
+        session.relay(metrics, checkpoint)
 
     def leave(self) -> bool:
         """Has the trial end. Returns whether another one can be run here."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from runtime.tune._api.exceptions import TuneError
 from runtime.tune._core.messages import Batch
 
 if TYPE_CHECKING:
@@ -31,6 +33,8 @@ class Session:
     def __init__(self, place: TrialPlace, function: Callable[[], Any]) -> None:
         self.place = place
         self._function = function
+        self.context = contextvars.copy_context()
+        """Of the runner's actor: in it this process knows the actor."""
         self._lock = threading.Condition()
         self._results: deque[tuple[dict[str, Any], Saved | None]] = deque()
         self._reported = 0
@@ -46,14 +50,17 @@ class Session:
 
     # ------------------------------------------------------------ the function's side
 
-    def report(self, metrics: dict[str, Any], checkpoint: Any) -> None:
+    def report(self, metrics: dict[str, Any], checkpoint: Any, copies: bool = True) -> None:
         """See `runtime.tune.report`.
+
+        Args:
+            copies: whether the checkpoint's files are copied; otherwise they stay where they are.
 
         Raises:
             Left: the function is to end.
         """
         self._check()
-        saved = self.place.save(checkpoint, metrics) if checkpoint is not None else None
+        saved = self.place.save(checkpoint, metrics, copies=copies) if checkpoint is not None else None
         result = self.place.filled(metrics, saved)
         with self._lock:
             self._results.append((result, saved))
@@ -63,6 +70,17 @@ class Session:
                 self._lock.wait()
         self._check()
         self.place.resumed()
+
+    def relay(self, metrics: dict[str, Any], checkpoint: Any) -> None:
+        """Reports in the name of the function. From any thread.
+
+        Raises:
+            TuneError: the trial was stopped or paused.
+        """
+        try:
+            self.report(metrics, checkpoint, copies=False)
+        except Left:
+            raise TuneError(f"The trial {self.place.trial_id} was stopped or paused.") from None
 
     def _check(self) -> None:
         if self._is_leaving:
