@@ -6,6 +6,7 @@ import os
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,10 @@ from runtime.train._run.upload import Uploads, encoded
 
 if TYPE_CHECKING:
     from runtime.train._api.checkpoint import Checkpoint
+
+
+UPLOAD_GRACE_S = 2.0
+"""How long an upload that a report waits for may go on when its rank is to leave."""
 
 
 class Left(BaseException):
@@ -76,6 +81,7 @@ class Session:
         self._sent = 0
         self._put = 0
         self._is_leaving = False
+        self._leaving_s = 0.0
         self._has_returned = False
         self._upload_error: BaseException | None = None
 
@@ -131,13 +137,17 @@ class Session:
             part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
         else:
             try:
-                part = storage.upload(checkpoint, folder, rank, lambda: self._is_leaving)
+                part = storage.upload(checkpoint, folder, rank, self._is_late)
             except Cancelled:
                 raise Left from None
         if deletes:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
-        self._send(Uploaded(self._reports, encoded(part)), waits=False)
-        number = self.report(metrics, folder, waits=True, validation=validation)
+        # Also if it is to leave: the others may have given this report, and the run goes on from the checkpoint then.
+        with self._lock:
+            number = self._reports
+            self._reports += 1
+        self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
+        self._send(Reported(number, cloudpickle.dumps(metrics), folder, True, validation), checks=False)
         with self._lock:
             self._wait(lambda: self._committed > number)
 
@@ -212,8 +222,13 @@ class Session:
         """Has every call of this session raise `Left` from now on."""
         with self._lock:
             self._is_leaving = True
+            self._leaving_s = time.monotonic()
             self._lock.notify_all()
         self._uploads.cancel()
+
+    def _is_late(self) -> bool:
+        """Whether an upload that its report waits for is given up."""
+        return self._is_leaving and time.monotonic() > self._leaving_s + UPLOAD_GRACE_S
 
     @property
     def reports(self) -> int:

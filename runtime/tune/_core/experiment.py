@@ -27,6 +27,7 @@ from runtime._controllers.controller import (
     Forget,
     Key,
     Kill,
+    Overdue,
     Perform,
     Reply,
     Requested,
@@ -48,6 +49,8 @@ LOOK, END = "look", "end"
 BUDGET, FLUSH = "budget", "flush"
 """Timers."""
 FLUSH_S = 0.2
+LEAVE_LIMIT_S = 600.0
+"""How long a trial may take to save a checkpoint and to clean up; then its process is ended."""
 
 
 class RunnerState(Enum):
@@ -127,6 +130,7 @@ class Setting(msgspec.Struct, frozen=True):
         options_of: the options of an actor with these resources, in a placement group or None.
         place: makes a placement group, for more than one bundle.
         remove: removes a placement group.
+        leaves: whether a trial's object is told when its trial has ended, as classes are.
         reuses: whether a runner takes the next trial when its own has ended.
         most_waiting: how many trials wait for runners at most.
         most_running: how many trials have or want runners; 0: no limit.
@@ -140,6 +144,7 @@ class Setting(msgspec.Struct, frozen=True):
     options_of: Callable[[PlacementGroupFactory, Any], dict[str, Any]]
     place: Callable[[PlacementGroupFactory], Any]
     remove: Callable[[Any], None]
+    leaves: bool = False
     reuses: bool = False
     most_waiting: int = 16
     most_running: int = 0
@@ -195,6 +200,8 @@ class Experiment:
                     self._answered(kind, runner, event, effects, now)
             case ActorDied(("runner", int(number)), reason):
                 self._lost(number, TuneError(f"The process of the trial ended: {reason}"), effects)
+            case Overdue(Wait(("leave", int(number)))):
+                self._overdue(number, effects)
             case ActorLost():
                 pass  # runners do not restart
             case TimerFired("budget"):
@@ -220,6 +227,10 @@ class Experiment:
                     Wait(shape, f"room for {len(waiting)} trials that need {needs}", self._started_s)
                 )
         for trial, runner in self._of.items():
+            if runner.state is RunnerState.LEAVING:
+                key = "leave", runner.number
+                waits.append(Wait(key, f"{trial} to save and clean up", runner.since_s, LEAVE_LIMIT_S))
+                continue
             waits.append(Wait(trial.trial_id, f"the next result of {trial}", runner.since_s))
         if not waits:
             searcher = type(self.study.rules.searcher).__name__
@@ -246,7 +257,7 @@ class Experiment:
             self._spare(effects)
         if study.error is not None:
             effects.append(Stop(error=study.error))
-        elif study.has_ended and not self.groups and not self._coming_groups():
+        elif study.has_ended and not self.groups and not self._are_at_work():
             self._flush()
             effects.append(Stop(study.trials))
         elif study.is_stuck and not self._of:
@@ -259,8 +270,10 @@ class Experiment:
                 )
             )
 
-    def _coming_groups(self) -> bool:
-        return any(runner.state is RunnerState.PLACING for runner in self._runners.values())
+    def _are_at_work(self) -> bool:
+        """Whether placement groups are made, or trials that have ended leave."""
+        at_work = (RunnerState.PLACING, RunnerState.LEAVING)
+        return any(runner.state in at_work for runner in self._runners.values())
 
     def _begin_one(self) -> bool:
         """Has the scheduler choose a trial, if there is room for one more. Returns whether there is one."""
@@ -367,7 +380,10 @@ class Experiment:
         if kind == "save":
             self._saved(runner, value, effects)
         elif kind == "leave":
-            if value:
+            has_left, saved = value or (False, None)
+            if saved is not None and runner.trial is not None:
+                self.study.saved(runner.trial, saved)
+            if has_left:
                 self._release(runner, effects)
             else:
                 self._end(runner, effects)
@@ -425,10 +441,11 @@ class Experiment:
             self._dismiss(runner, effects)
 
     def _dismiss(self, runner: Runner, effects: list[Effect]) -> None:
-        if self._setting.reuses:
+        if self._setting.reuses or self._setting.leaves:
             if runner.state is RunnerState.BUSY:
                 runner.machine.step(RunnerEvent.HALTED)
-            self._call("leave", runner, "leave", (), effects)
+            has_ended = runner.trial is None or runner.trial.is_finished()
+            self._call("leave", runner, "leave", (has_ended,), effects)
         else:
             self._end(runner, effects)
 
@@ -450,6 +467,14 @@ class Experiment:
         self.study.saved(runner.trial, saved, is_last=not runner.saves)
         if runner.state is RunnerState.LEAVING and not runner.saves:
             self._dismiss(runner, effects)
+
+    def _overdue(self, number: int, effects: list[Effect]) -> None:
+        """A trial takes too long to leave its process."""
+        runner = self._runners.get(number)
+        if runner is not None:
+            if runner.trial is not None:
+                self.study.saved(runner.trial, None)
+            self._end(runner, effects)
 
     def _release(self, runner: Runner, effects: list[Effect]) -> None:
         """A runner's trial is gone."""

@@ -120,14 +120,9 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
     storage = storage_of(definition.run)
     storage.open()
     staging = storage.folder if storage.is_local else tempfile.mkdtemp(prefix="tune-")
-    past = journal.read(storage)
+    past = journal.read(storage, definition.stamp)
     seed = past[0][2] if past else None
     rules = _rules(trainable, definition, seed, storage.folder, staging)
-    if resume is None and past:
-        raise TuneError(
-            f"The folder {storage.folder} has an experiment already. Choose another RunConfig.name, or go on with "
-            "Tuner.restore()."
-        )
     if resume is not None and past and past[0][1] != records.VERSION:
         raise TuneError(
             f"The journal in {storage.folder} is of version {past[0][1]}; this program reads version {records.VERSION}."
@@ -145,7 +140,7 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
         callback.setup(
             stop=definition.run.stop, num_samples=definition.tune.num_samples, total_num_samples=total
         )
-    keeper = ExperimentKeeper(storage, folder, staging, callbacks, study.get_trials)
+    keeper = ExperimentKeeper(storage, definition.stamp, folder, staging, callbacks, study.get_trials)
     study.replay(past[1:], keeper)
     if not past:
         study.begin(getattr(rules.searcher, "seed", None))
@@ -186,7 +181,7 @@ def past_trials(trainable: str, definition: Definition) -> list[Trial]:
     """The trials of an experiment as its folder tells."""
     storage = storage_of(definition.run)
     staging = storage.folder
-    past = journal.read(storage)
+    past = journal.read(storage, definition.stamp)
     seed = past[0][2] if past else None
     study = Study(_rules(Equipped(_nothing), definition, seed, storage.folder, staging), _Nowhere())
     _search_begins(definition, study)
@@ -334,6 +329,7 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
         folder=folder,
         checkpoint_frequency=checkpoints.checkpoint_frequency,
         checkpoint_at_end=bool(checkpoints.checkpoint_at_end),
+        reuses=tune.reuse_actors,
         changes_folder=settings.TUNE_CHANGES_FOLDER.get(),
         log_to_file=run.log_files,
     )
@@ -345,6 +341,7 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
         options_of=_options,
         place=_placed,
         remove=_removed,
+        leaves=is_class,
         reuses=tune.reuse_actors,
         most_waiting=MOST_WAITING if is_basic else 1,
         most_running=tune.max_concurrent_trials or 0,

@@ -23,6 +23,7 @@ class ExperimentKeeper:
 
     Args:
         storage: of the experiment's folder.
+        stamp: of the experiment.
         folder: the same, for trials.
         staging: a local folder for what loggers write, if the storage is remote.
         callbacks: in the order in which they are called.
@@ -32,6 +33,7 @@ class ExperimentKeeper:
     def __init__(
         self,
         storage: RunStorage,
+        stamp: str,
         folder: Folder,
         staging: str,
         callbacks: Sequence[Callback],
@@ -42,7 +44,7 @@ class ExperimentKeeper:
         self._staging = staging
         self.callbacks = callbacks
         self._trials = trials
-        self._journal = Journal(storage)
+        self._journal = Journal(storage, stamp)
         self._results = 0
 
     def write(self, record: records.Record) -> None:

@@ -35,6 +35,7 @@ class Setup(msgspec.Struct, frozen=True):
         folder: of the experiment.
         checkpoint_frequency: a class saves after so many iterations; 0: never by itself.
         checkpoint_at_end: whether a class saves when it is done.
+        reuses: whether a runner takes the next trial when its own has ended.
         changes_folder: whether a trial's current folder is its own.
         log_to_file: names of the files for what a trial prints, of both streams; "": not written.
     """
@@ -44,6 +45,7 @@ class Setup(msgspec.Struct, frozen=True):
     folder: Folder
     checkpoint_frequency: int = 0
     checkpoint_at_end: bool = False
+    reuses: bool = False
     changes_folder: bool = True
     log_to_file: tuple[str, str] = ("", "")
 
@@ -113,19 +115,27 @@ class Runner:
             raise TuneError("The trial has ended: it takes no more reports.")
         session.relay(metrics, checkpoint)
 
-    def leave(self) -> bool:
-        """Has the trial end. Returns whether another one can be run here."""
+    def leave(self, has_ended: bool) -> tuple[bool, Saved | None]:
+        """Has the trial leave this process.
+
+        Args:
+            has_ended: whether it has ended, or is only paused.
+
+        Returns:
+            Whether another one can be run here, and the checkpoint of the end, if one is to be saved.
+        """
         session = self._session
         if session is None:
-            return True
+            return True, None
+        saved: Saved | None = None
         has_left = session.leave(LEAVE_S) if isinstance(session, Session) else True
         with self._lock:
             if isinstance(session, ClassSession):
-                session.leave()
+                saved = session.leave(has_ended)
             self._kept = session.kept if isinstance(session, ClassSession) else None
             self._session = None
             set_current(None)
-        return has_left
+        return has_left, saved
 
 
 class ClassSession:
@@ -178,9 +188,20 @@ class ClassSession:
             return None
         return self._save({}, is_new=False)
 
-    def leave(self) -> None:
-        """Ends the trial; its object may be reset for the next one."""
-        self._object = None
+    def leave(self, has_ended: bool) -> Saved | None:
+        """See `Runner.leave`. The object is kept for the next trial if that may reset it."""
+        made, self._object = self._object, None
+        if made is None:
+            return None
+        saved = None
+        if has_ended and self._setup.checkpoint_at_end and self._saved_at != self.place.iteration:
+            self._object = made
+            saved = self._save({}, is_new=False)
+            self._object = None
+        if not self._setup.reuses or type(made).reset_config is Trainable.reset_config:
+            made.cleanup()
+            self.kept = None
+        return saved
 
     def _made(self) -> Trainable:
         assignment = self.place.assignment

@@ -160,7 +160,7 @@ class VirtualCluster:
         worker = self._workers[call.actor]
         if call.method == "leave":
             worker.assignment = None
-            self._later(self._start_s, Done(call.key, True))
+            self._later(self._start_s, Done(call.key, (True, None)))
             return
         if call.method == "save":
             self._later(self._start_s, Done(call.key, self._saved(worker)))

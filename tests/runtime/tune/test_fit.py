@@ -249,13 +249,42 @@ def test_the_first_failure_ends_the_experiment_if_asked_to(tmp_path: pathlib.Pat
         ).fit()
 
 
-def test_a_folder_with_an_experiment_is_not_overwritten(tmp_path: pathlib.Path) -> None:
-    def function(config: dict[str, Any]) -> None:
-        pass
+@pytest.mark.parametrize("reuses", [False, True])
+def test_a_class_that_is_stopped_saves_at_its_end_and_cleans_up(tmp_path: pathlib.Path, reuses: bool) -> None:
+    class Cleaning(Counter):
+        def cleanup(self) -> None:
+            (tmp_path / f"cleaned {self.config['x']} {self.number}").touch()
 
-    assert tune.Tuner(function, run_config=run_config(tmp_path)).fit()[0].metrics == {}
-    with pytest.raises(tune.TuneError, match="has an experiment already"):
-        tune.Tuner(function, run_config=run_config(tmp_path)).fit()
+        reset_config = tune.Trainable.reset_config
+
+    grid = tune.Tuner(
+        Cleaning,
+        param_space={"x": tune.grid_search([1, 2])},
+        tune_config=tune.TuneConfig(reuse_actors=reuses),
+        run_config=run_config(
+            tmp_path,
+            stop={"number": 3},
+            checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True),
+        ),
+    ).fit()
+    assert not grid.errors
+    assert all(each.checkpoint is not None for each in grid)
+    assert sorted(path.name for path in tmp_path.glob("cleaned*")) == ["cleaned 1 3", "cleaned 2 3"]
+
+
+def test_a_name_can_be_used_again(tmp_path: pathlib.Path) -> None:
+    def function(config: dict[str, Any]) -> None:
+        tune.report({"x": config["x"]})
+
+    paths = []
+    for value in (1, 2):
+        grid = tune.Tuner(function, param_space={"x": value}, run_config=run_config(tmp_path)).fit()
+        assert grid[0].metrics is not None
+        assert grid[0].metrics["x"] == value
+        paths.append(grid[0].path)
+    assert all(pathlib.Path(path, "result.json").exists() for path in paths)
+    last = tune.Tuner.restore(str(tmp_path / "experiment"), function).get_results()
+    assert [each.path for each in last] == paths[1:]
 
 
 def test_failed_trials_are_resumed_or_restarted(tmp_path: pathlib.Path) -> None:

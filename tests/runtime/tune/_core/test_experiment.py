@@ -41,9 +41,9 @@ def test_a_trial_that_goes_on_elsewhere_is_not_taken_from_there_when_its_first_r
     assert other.state is TrialState.TERMINATED
     # The second runner is free before the first: the paused trial goes on there.
     (leave,) = calls(experiment.step(Done(save.key, None), 2.0))
-    (again,) = calls(experiment.step(Done(("leave", 1, 2), True), 2.0))
+    (again,) = calls(experiment.step(Done(("leave", 1, 2), (True, None)), 2.0))
     assert (leave.method, again.method, again.actor) == ("leave", "begin", ("runner", 1))
-    experiment.step(Done(leave.key, True), 3.0)
+    experiment.step(Done(leave.key, (True, None)), 3.0)
     assert one.state is TrialState.RUNNING
     (end,) = calls(experiment.step(Done(again.key, result(2, done=True)), 4.0))
     assert (end.method, end.actor) == ("leave", ("runner", 1))
@@ -58,7 +58,7 @@ def test_an_answer_that_comes_late_is_not_taken_for_that_of_the_next_trial() -> 
     (first,) = calls(experiment.step(ActorUp(("runner", 0)), 0.0))
     study.stop_trial(study.trials[0])
     (leave,) = calls(experiment.step(ActorUp(("runner", 9)), 0.0))
-    (second,) = calls(experiment.step(Done(leave.key, True), 1.0))
+    (second,) = calls(experiment.step(Done(leave.key, (True, None)), 1.0))
     assert (second.method, study.trials[1].state) == ("begin", TrialState.RUNNING)
     experiment.step(Done(first.key, result(1)), 2.0)
     assert study.trials[1].last_result == {}
