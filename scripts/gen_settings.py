@@ -48,6 +48,7 @@ EXCEPTIONS = {
     "runtime/train/torch/_backend.py::TorchBackend.join": "sets what programs of torch read",
     "runtime/train/torch/_backend.py::_show_gpus_to_neighbours": "sets what programs of torch read",
     "runtime/train/torch/_reproducibility.py::enable_reproducibility": "sets what CUDA reads",
+    "runtime/train/v2/jax/_backend.py::JaxBackend.join": "sets what JAX reads",
     "clusterctl/settings.py::take_join_token": "takes a secret out of what daemons inherit",
     "clusterctl/home.py::Home.find": "HOME, beside the setting for the state folder",
     "clusterctl/jobs/placed.py::Entrypoint.run": "the environment of a job's command",

@@ -66,6 +66,8 @@ SOURCES = (
     Source("Background thread of a pump", "runtime._transport.background", "Phase"),
     Source("Member of a library's group of actors", "runtime._controllers.members", "MemberState"),
     Source("Training (its controller)", "runtime.train._core.states", "State"),
+    Source("Trial of an experiment", "runtime.tune._core.trial", "TrialState"),
+    Source("Runner of trials", "runtime.tune._core.experiment", "RunnerState"),
     Source("Instance (the autoscaler's view of a machine)", "autoscaler.instances", "InstanceState"),
 )
 

@@ -108,8 +108,8 @@ class ClusterEngine:
                 handle = self._actors.get(actor)
                 if handle is not None:
                     objects.kill(handle, restarts=True)
-            case Cancel(key):
-                self._cancel(key)
+            case Cancel(key, force):
+                self._cancel(key, force)
             case Take(key, items):
                 self._take(key, items)
             case Perform():
@@ -246,11 +246,11 @@ class ClusterEngine:
     def _keywords(self, values: Mapping[str, Any]) -> dict[str, Any]:
         return {name: self.resolve(value) for name, value in values.items()}
 
-    def _cancel(self, key: Key) -> None:
+    def _cancel(self, key: Key, force: bool) -> None:
         stream = self._streams.get(key)
         result = stream.generator if stream is not None else self._results.get(key)
         if result is not None:
-            objects.cancel(result)
+            objects.cancel(result, force)
 
     def _take(self, key: Key, items: int) -> None:
         stream = self._streams.get(key)

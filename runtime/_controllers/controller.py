@@ -181,9 +181,11 @@ class Restart(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """Cancels a task, call or stream: `Failed` follows, or what had happened before."""
+    """Cancels a task, call or stream: `Failed` follows, or what had happened before. `force`: ends the process of a
+    task that does not stop by itself."""
 
     key: Key
+    force: bool = False
 
 
 class Take(msgspec.Struct, frozen=True):

@@ -134,7 +134,11 @@ class Ledger:
 
     def lend(self, allocation: Allocation, whole: bool = False) -> bool:
         """Its task waits: others may use its CPUs; those that are `kept` only if the `whole` is lent. True when that
-        freed something."""
+        freed something.
+
+        CPUs of a placement group are lent within it. If the `whole` is lent, tasks outside may use them, too: what it
+        waits for may be there, and the group may hold all CPUs. Until it has them back, they may be used twice.
+        """
         if allocation.lent:
             return False
         kept = {} if whole else _names_here(allocation.kept, allocation)
@@ -143,6 +147,8 @@ class Ledger:
             for name, amount in allocation.resources.items()
             if is_lent(name) and amount > kept.get(name, 0)
         }
+        if whole and allocation.bundle is not None and lent:
+            lent["CPU"] = max(lent.values())  # the same CPUs have several names in the group
         allocation.lent = lent
         add(self.available, lent)
         return bool(lent)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from runtime._core.worker_cap import is_lent
 from runtime._owner.links import Links
 from runtime._wire.messages.node import Blocked, Unblocked
 from runtime._wire.messages.worker import Returned
@@ -22,7 +24,7 @@ LEND_AFTER_S = 0.002
 
 
 class CpuLending:
-    """Lends the CPUs of what runs on the main thread.
+    """Lends the CPUs of this process while a thread waits, until none does any more.
 
     Attributes:
         sends_back: whether tasks that come now go back to their submitter, as the one before them waits.
@@ -35,6 +37,8 @@ class CpuLending:
         self._main = main
         self.sends_back = False
         self._warned = False
+        self._waiting = {False: 0, True: 0}
+        """How many threads wait and lend some, or the `whole`; guarded by the lock of the links."""
 
     def check_event_loop(self) -> None:
         """Warns, once, when the calling thread is about to wait while an event loop runs in it."""
@@ -75,15 +79,53 @@ class CpuLending:
         finally:
             main.let_through()
 
+    @property
+    def holds_cpus(self) -> bool:
+        """Whether an actor, or a task that runs on the main thread, has CPUs."""
+        lease = self._assignment.lease
+        busy = self._assignment.setup is not None or self._main.running is not None
+        return (
+            busy
+            and lease is not None
+            and any(amount > 0 and is_lent(name) for name, amount in lease.resources.items())
+        )
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """While the block runs, in any thread, others may use all CPUs, also those that an actor keeps while it waits.
+        Then they are taken back at once, even if that oversubscribes the node for a while."""
+        with self._links.lock:
+            self._begin(whole=True)
+        self._links.pump.kick()
+        try:
+            yield
+        finally:
+            with self._links.lock:
+                self._end(whole=True)
+            self._links.pump.kick()
+
     def _lend(self) -> None:
         with self._links.lock:
             if self._assignment.actor is None:
                 self.sends_back = True
                 for caller, task_ids in self._calls.take_back_all().items():
                     caller.send(Returned(task_ids, blocked=True))
-            self._links.agent.send(Blocked())
+            self._begin(whole=False)
 
     def _take_back(self) -> None:
         with self._links.lock:
             self.sends_back = False
-            self._links.agent.send(Unblocked())
+            self._end(whole=False)
+
+    def _begin(self, whole: bool) -> None:
+        self._waiting[whole] += 1
+        if self._waiting[whole] == 1:
+            self._links.agent.send(Blocked(whole))
+
+    def _end(self, whole: bool) -> None:
+        self._waiting[whole] -= 1
+        if self._waiting[whole] or (not whole and self._waiting[True]):
+            return
+        self._links.agent.send(Unblocked())
+        if self._waiting[False]:  # the main thread's wait goes on, and lends what it did before
+            self._links.agent.send(Blocked())

@@ -81,6 +81,7 @@ class Executor:
         self.may_block = self._lending.may_block
         self.blocking_wait = self._lending.blocking_wait
         self.check_event_loop = self._lending.check_event_loop
+        self.lent = self._lending.lent
         self.connection_lost = self._receiver.connection_lost
 
     # ------------------------------------------------------------ for the process and the public API
@@ -89,6 +90,11 @@ class Executor:
     def setup(self) -> ActorSetup | None:
         """The worker's actor, if it has one."""
         return self.assignment.setup
+
+    @property
+    def holds_cpus(self) -> bool:
+        """Whether an actor, or a task that runs on the main thread, has CPUs."""
+        return self._lending.holds_cpus
 
     @property
     def is_async(self) -> bool:

@@ -1,47 +1,28 @@
-"""CPUs of an actor that waits for work which it has others do."""
+"""CPUs of an actor or a task that waits, in any of its threads, for work which it has others do."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 
+from runtime._executor.executor import Executor
 from runtime._process.core_worker import Core, current_or_none
-from runtime._wire.messages.node import Blocked, Unblocked
-
-from .process import connected
-
-_lock = threading.Lock()
-_waiting = 0
-"""How many threads of this process wait; guarded by the lock."""
 
 
-def keeps_cpus() -> bool:
-    """Whether this process is an actor with CPUs, which it keeps while it waits in `get`."""
+def holds_cpus() -> bool:
+    """Whether this process is an actor, or runs a task, that has CPUs."""
+    executor = _executor()
+    return executor is not None and executor.holds_cpus
+
+
+def lent_cpus() -> AbstractContextManager[None]:
+    """While the block runs in any thread, others may use all CPUs of this process, if it has any: those of a placement
+    group also outside of the group. Afterwards it has them back at once, even if that oversubscribes its node for a
+    while."""
+    executor = _executor()
+    return executor.lent() if executor is not None and executor.holds_cpus else nullcontext()
+
+
+def _executor() -> Executor | None:
     core = current_or_none()
-    executor = core.executor if isinstance(core, Core) else None
-    setup = executor.setup if executor is not None else None
-    return setup is not None and setup.lease is not None and setup.lease.resources.get("CPU", 0) > 0
-
-
-@contextmanager
-def lent_cpus() -> Iterator[None]:
-    """While the block runs in any thread, others may use all CPUs of this actor. Afterwards it has them back at once,
-    even if that oversubscribes its node for a while."""
-    global _waiting
-    core = connected()
-    with _lock:
-        _waiting += 1
-        if _waiting == 1:
-            with core.lock:
-                core.agent.send(Blocked(whole=True))
-            core.pump.kick()
-    try:
-        yield
-    finally:
-        with _lock:
-            _waiting -= 1
-            if not _waiting:
-                with core.lock:
-                    core.agent.send(Unblocked())
-                core.pump.kick()
+    found = core.executor if isinstance(core, Core) else None
+    return found if isinstance(found, Executor) else None

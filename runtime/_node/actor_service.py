@@ -51,7 +51,8 @@ class ActorService:
     """Owns the actors of this node.
 
     Args:
-        on_change: called when resources changed, to report to the control store.
+        on_change: called when resources were taken, to report to the control store.
+        on_free: called when they are free again.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class ActorService:
         jobs: JobTable,
         definitions: Definitions,
         on_change: Callable[[], None],
+        on_free: Callable[[], None],
     ) -> None:
         self._ledger = ledger
         self._cluster = cluster
@@ -71,6 +73,7 @@ class ActorService:
         self._jobs = jobs
         self._definitions = definitions
         self._on_change = on_change
+        self._on_free = on_free
         self._actors: dict[bytes, Actor] = {}
         self._starting: dict[bytes, asyncio.Future[ActorStarted]] = {}
 
@@ -159,7 +162,7 @@ class ActorService:
             actor.placed_again = True
             self._ledger.release(actor.allocation)
             self._leases.kick()
-            self._on_change()
+            self._on_free()
 
     def stop(self, message: StopActor) -> None:
         """Ends an actor: at once, or when the calls it has are done (and `WorkerPool.grace_s` at most)."""
@@ -271,7 +274,7 @@ class ActorService:
         if actor.worker is not None and actor.worker.use is actor:
             actor.worker.use = None
         self._leases.kick()
-        self._on_change()
+        self._on_free()
 
 
 def _creation(spec: ActorSpec) -> Push:

@@ -151,6 +151,7 @@ class NodeAgent:
             self.jobs,
             Definitions(self.control),
             self._changed,
+            lambda: self.reporter.freed(),
         )
         self.memory = MemoryMonitor(
             lambda: [*self.leases.holders(), *self.actors.holders()],

@@ -13,6 +13,8 @@ from runtime._wire.messages.base import Demand
 from runtime._wire.messages.control import NodeReport
 
 MIN_INTERVAL_S = 0.05
+FREED_INTERVAL_S = 0.005
+"""After the end of an actor: the control store may have another one that waits for its resources."""
 LOOK_S = 1.0
 """How often to look for changes without an event."""
 
@@ -21,7 +23,7 @@ HEARTBEAT_S = 3.0
 
 
 class Reporter:
-    """Sends a report after each change, at most every 50 ms, and at least every 3 s.
+    """Sends a report after each change, at most every 50 ms (5 ms after an actor's end), and at least every 3 s.
 
     Args:
         is_busy: whether anything holds the node.
@@ -72,10 +74,20 @@ class Reporter:
 
     def changed(self) -> None:
         """Something that the control store should know may have changed."""
-        if self._pending is None and self._heartbeat is not None:
+        if self._pending is None:
+            self._report_after(MIN_INTERVAL_S)
+
+    def freed(self) -> None:
+        """An actor's resources are free."""
+        if self._pending is not None:
+            self._pending.cancel()
+        self._report_after(FREED_INTERVAL_S)
+
+    def _report_after(self, interval_s: float) -> None:
+        if self._heartbeat is not None:
             loop = asyncio.get_running_loop()
-            delay = max(0.0, self._last_sent + MIN_INTERVAL_S - loop.time())
-            self._pending = loop.call_later(delay, self._report)
+            delay_s = max(0.0, self._last_sent + interval_s - loop.time())
+            self._pending = loop.call_later(delay_s, self._report)
 
     def report_now(self) -> None:
         """Reports now, so that the report precedes later messages."""

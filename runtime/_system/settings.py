@@ -447,6 +447,11 @@ TRAIN_STORAGE_TIMEOUT_S = _training.number(
     minimum=0.0,
 )
 
+_tuning = Section("Tuning", "Read by the process that calls `fit`.")
+TUNE_CHANGES_FOLDER = _tuning.flag(
+    "RAY_CHDIR_TO_TRIAL_DIR", "The current folder of a trial is its own.", default=True
+)
+
 OF_PROGRAMS: tuple[Section, ...] = (_finding, _program, _workers, _environments, _files)
 OF_NODES: tuple[Section, ...] = (_workers, _devices, _environments, _nodes, _files)
 SECTIONS: tuple[Section, ...] = (
@@ -457,6 +462,7 @@ SECTIONS: tuple[Section, ...] = (
     _files,
     _graphs,
     _training,
+    _tuning,
 )
 
 

@@ -44,10 +44,11 @@ _PUBLIC = {
     ),
     "runtime.train._api.result": ("Result",),
     "runtime.train._api.trainer": ("BackendConfig",),
+    "runtime.train._api.validation": ("ValidationConfig", "ValidationFn", "ValidationTaskConfig"),
     "runtime.train.data_config": ("DataConfig",),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}
-_PACKAGES = ("collective", "huggingface", "lightgbm", "lightning", "tensorflow", "torch", "xgboost")
+_PACKAGES = ("collective", "huggingface", "lightgbm", "lightning", "tensorflow", "torch", "v2", "xgboost")
 
 __all__ = sorted(_MODULES)
 

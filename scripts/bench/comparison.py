@@ -32,7 +32,8 @@ ANCHORS = "anchors"
 class Metric:
     """What is measured, and how far ahead of Ray it is to be: at least `floor` times, better `goal` times.
 
-    `at_most` is a limit for the figure itself, `anchor_floor` the least multiple of the speed of the fastest anchor.
+    `at_most` and `at_least` are limits for the figure itself, `anchor_floor` the least multiple of the speed of the
+    fastest anchor.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Metric:
     meaning: str = ""
     at_most: float | None = None
     anchor_floor: float | None = None
+    at_least: float | None = None
 
     def ratio(self, value: float, other: float) -> float | None:
         """How many times better a value is than another; None if it has no limit."""
@@ -242,7 +244,8 @@ def add(
             "ratio": metric.ratio(value, best),
             "floor": metric.anchor_floor,
         }
-    figures.add(metric.name, value, metric.unit, metric.meaning, at_most=metric.at_most, **more)
+    limits = {"at_most": metric.at_most, "at_least": metric.at_least}
+    figures.add(metric.name, value, metric.unit, metric.meaning, **limits, **more)
 
 
 def _values(rows: list[dict[str, Any]]) -> dict[str, float]:

@@ -58,6 +58,13 @@ SECTIONS = {
         "torch. Every result is checked. Ray's workers run at the priority of others (`RAY_worker_niceness=0`). Bold: "
         "below the floor, over the limit, or slower than the other tool where no slower is wanted.",
     ),
+    "tune": (
+        "Tuning",
+        "Experiments on one node with two CPUs through this engine, Ray Tune and, where it stands beside them, Optuna "
+        "alone, a pool of processes, pipes, or a fork for each trial. Every result is checked. Ray's workers run at "
+        "the priority of others (`RAY_worker_niceness=0`). TPE, no-op trials and ASHA are stopped after 45 s: rates "
+        "are of what has finished. Bold: below the floor, or over the limit.",
+    ),
     "warm_workers": (
         "Warm workers",
         "Actors that need a large module, which each imports itself, or which their node has preloaded "

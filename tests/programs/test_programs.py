@@ -15,7 +15,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
-OPTIONAL = ("PIL", "pandas", "pyarrow", "torch")
+OPTIONAL = ("PIL", "optuna", "pandas", "pyarrow", "sklearn", "torch")
 
 
 def needs(program: pathlib.Path) -> list[str]:

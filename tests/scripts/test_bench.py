@@ -41,6 +41,9 @@ SMALL = {
         "data.py", "--only", "TPC-H Q", "--scale", "0.001", "--rounds", "1", "--folder", FOLDER, "--module", "anchors",
     ],
     "train": ["train.py", "--only", "reports, 1", "--rounds", "1", "--seconds", "0.05"],
+    "tune": ["tune.py", "--only", "killed", "--scale", "0.01"],
+    "tune simulated": ["tune.py", "--only", "simulated", "--scale", "0.001"],
+    "tune anchors": ["tune.py", "--only", "no-op", "--scale", "0.01", "--module", "anchors"],
     "warm workers": ["warm_workers.py", "--module", "decimal", "--rounds", "1"],
     "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
     "rest launched": [

@@ -144,12 +144,13 @@ class Splitting(Summarizing):
             equal: every part gets the same number of rows; up to `n` - 1 rows are left out. All parts must be read at
                 the same time: readers wait for one that has stopped, as its rows may take no more than the data set
                 may hold.
-            locality_hints: no effect.
+            locality_hints: the id of the node of each iterator's reader. Blocks on it go to it, unless one waits for it
+                already. No effect with `equal`.
         """
         if n < 1:
             raise ValueError(f"streaming_split needs a number of parts, not {n}.")
         _check_hints(locality_hints, n)
-        return iterators(self, n, equal)
+        return iterators(self, n, equal, list(locality_hints or ()))
 
 
 def _check_hints(hints: Sequence[Any] | None, parts: int) -> None:

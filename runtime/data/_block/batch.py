@@ -200,11 +200,44 @@ def from_rows(items: Iterable[Mapping[str, Any]]) -> pa.Table:
     Raises:
         TypeError: a row is no mapping.
     """
-    made = items if isinstance(items, list) else list(items)
-    columns = _columns_of_rows(made)
-    if not columns:
-        return empty_columns(len(made))
-    return pa.table({str(name): column_of(values, str(name)) for name, values in columns.items()})
+    collected = Rows()
+    collected.add(items if isinstance(items, list) else list(items))
+    return collected.table()
+
+
+class Rows:
+    """Rows that come in parts, of which only the values are kept: making new dicts in the memory of those before is
+    cheaper than to hold all."""
+
+    def __init__(self) -> None:
+        self._columns: dict[Any, list[Any]] = {}
+        self._number = 0
+
+    def __len__(self) -> int:
+        return self._number
+
+    def add(self, rows: list[Any]) -> None:
+        """Takes the next rows.
+
+        Raises:
+            TypeError: a row is no mapping.
+        """
+        columns = _columns_of_rows(rows)
+        if not self._number:
+            self._columns = columns
+        else:
+            for name in columns:
+                if name not in self._columns:
+                    self._columns[name] = [None] * self._number
+            for name, values in self._columns.items():
+                values.extend(columns.get(name) or [None] * len(rows))
+        self._number += len(rows)
+
+    def table(self) -> pa.Table:
+        """The block. Its columns are all keys in order of appearance; a key that a row lacks is null there."""
+        if not self._columns:
+            return empty_columns(self._number)
+        return pa.table({str(name): column_of(values, str(name)) for name, values in self._columns.items()})
 
 
 def _columns_of_rows(rows: list[Any]) -> dict[str, list[Any]]:

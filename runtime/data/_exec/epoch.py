@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -26,6 +26,8 @@ class Block:
     rows: int
     start: int = 0
     size_bytes: int = 0
+    nodes: Sequence[str] = ()
+    """Those that have it, if anybody wants to know."""
     pieces: int = 0
     """How many wait for their readers."""
 
@@ -43,11 +45,21 @@ class Epoch:
     Args:
         blocks: those of the result; waited for in `next`.
         parts: how many readers there are.
-        equal: whether each gets as many rows. Otherwise a block goes to whoever asks.
+        equal: whether each gets as many rows. Otherwise a block goes to whoever asks, unless it lies on the node of
+            another reader that has none waiting.
         most_bytes: no block is dealt while blocks of so many bytes wait for readers.
+        homes: the node of each reader, as far as known.
     """
 
-    def __init__(self, blocks: Iterator[Block], parts: int, equal: bool, most_bytes: int) -> None:
+    def __init__(
+        self,
+        blocks: Iterator[Block],
+        parts: int,
+        equal: bool,
+        most_bytes: int,
+        homes: Sequence[str | None] = (),
+    ) -> None:
+        self._homes = homes
         self._blocks = blocks
         self._equal = equal
         self._most_bytes = most_bytes
@@ -63,23 +75,40 @@ class Epoch:
             if part not in self._readers:
                 return None
             if self.waiting_bytes >= self._most_bytes:
-                return Held.BY_OTHERS
+                if self._equal:
+                    return Held.BY_OTHERS
+                return self._take(self._longest())
             block = next(self._blocks, None)
             if block is None:
+                if not self._equal and (longest := self._longest()):
+                    return self._take(longest)
                 self._readers.discard(part)
                 return None
             piece = _Piece(block, block.start, block.rows)
             if self._equal:
                 self._deal(piece)
             else:
-                self._give(part, piece)
+                self._give(self._near(block, part), piece)
         return self._take(queue)
+
+    def _longest(self) -> deque[_Piece]:
+        """What waits for a reader that does not come, or comes late, others may have."""
+        return max(self._queues, key=len)
+
+    def _near(self, block: Block, asking: int) -> int:
+        """The reader that gets a block: one on its node, if the one that asks is elsewhere."""
+        near = [part for part, home in enumerate(self._homes) if home in block.nodes]
+        if asking in near:
+            return asking
+        return next((part for part in near if part in self._readers and not self._queues[part]), asking)
 
     def leave(self, part: int) -> None:
         """The reader of a part needs nothing more of this pass."""
         self._readers.discard(part)
-        while self._queues[part]:
-            self._take(self._queues[part])
+        if self._equal or not self._readers:  # otherwise others take what waits
+            for queue in self._queues if not self._readers else [self._queues[part]]:
+                while queue:
+                    self._take(queue)
 
     @property
     def is_over(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,12 +27,19 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 SLOW_S = 10.0
 """After readers have waited so long for others, that is logged; then after twice as long, and so on."""
+LOCATED_S = 1.0
+"""A block whose owner does not say in time where it lies goes to whoever asks."""
 
 
 class SplitServer:
-    """An actor that runs a data set for several readers. Threads call it side by side."""
+    """An actor that runs a data set for several readers. Threads call it side by side.
 
-    def __init__(self, dataset: Any, parts: int, equal: bool) -> None:
+    Args:
+        homes: the ids of the nodes of readers, as far as known; see `Epoch`.
+    """
+
+    def __init__(self, dataset: Any, parts: int, equal: bool, homes: Sequence[str | None] = ()) -> None:
+        self._homes = homes
         self._dataset = dataset
         self._parts = parts
         self._equal = equal
@@ -58,7 +65,7 @@ class SplitServer:
             running = self._epochs.get(epoch)
             if running is None:
                 running = self._epochs[epoch] = Epoch(
-                    self._begin(), self._parts, self._equal, self._most_bytes()
+                    self._begin(), self._parts, self._equal, self._most_bytes(), self._homes
                 )
             if epoch > self._epoch_of[part]:
                 self._epoch_of[part] = epoch
@@ -110,7 +117,10 @@ class SplitServer:
 
         for ref, bundle in self._dataset._bundles(optimize(self._dataset._node), ahead=self._parts):
             if bundle.rows:
-                yield Block(ref, bundle.rows, bundle.start, 0 if bundle.is_given else bundle.size_bytes)
+                nodes = _nodes_of(ref) if self._homes and not self._equal else ()
+                yield Block(
+                    ref, bundle.rows, bundle.start, 0 if bundle.is_given else bundle.size_bytes, nodes
+                )
 
     def stats(self) -> str:
         """See `Dataset.stats`."""
@@ -119,6 +129,17 @@ class SplitServer:
     def schema(self) -> Schema | None:
         """See `Dataset.schema`."""
         return self._dataset.schema()  # type: ignore[no-any-return]
+
+
+def _nodes_of(ref: Any) -> tuple[str, ...]:
+    from runtime._extension.store import locations
+    from runtime.exceptions import GetTimeoutError
+
+    try:
+        found = locations([ref], LOCATED_S).get(ref)
+    except GetTimeoutError:
+        return ()
+    return found.node_ids if found is not None else ()
 
 
 class SplitIterator(DataIterator):
@@ -204,11 +225,12 @@ class SplitIterator(DataIterator):
         return self._context
 
 
-def iterators(dataset: Any, parts: int, equal: bool) -> list[DataIterator]:
-    """An iterator for each part; the actor ends with the last of them."""
+def iterators(dataset: Any, parts: int, equal: bool, homes: Sequence[str | None] = ()) -> list[DataIterator]:
+    """An iterator for each part; the actor ends with the last of them. `homes`: see `SplitServer`."""
     import runtime
 
-    server = runtime.remote(num_cpus=0, max_concurrency=parts + 2)(SplitServer).remote(dataset, parts, equal)
+    actor = runtime.remote(num_cpus=0, max_concurrency=parts + 2)(SplitServer)
+    server = actor.remote(dataset, parts, equal, homes)
     return [
         SplitIterator(server, part, parts, equal, dataset._context, dataset._kept) for part in range(parts)
     ]

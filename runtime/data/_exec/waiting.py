@@ -7,7 +7,6 @@ import concurrent.futures
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
 from runtime.data._iteration.prefetch import PATIENCE_S, Feed, is_preparing
@@ -36,28 +35,16 @@ def result(future: Future[T]) -> T:
 
 
 def _has_cpus() -> bool:
-    """Whether the calling thread is an actor's, or the one of a task."""
+    """Whether the calling thread is of an actor or task that has CPUs, or the main thread of a task."""
     import runtime
+    from runtime._extension.lending import holds_cpus
 
     if not runtime.is_initialized():
         return False
-    return _keeps_cpus() or (
+    return holds_cpus() or (
         threading.current_thread() is threading.main_thread()
         and runtime.get_runtime_context().get_task_id() is not None
     )
-
-
-def _keeps_cpus() -> bool:
-    from runtime._extension.lending import keeps_cpus
-
-    return keeps_cpus()
-
-
-def _lent() -> AbstractContextManager[None]:
-    """A task's main thread lends in the engine's waits; an actor keeps its CPUs there."""
-    from runtime._extension.lending import lent_cpus
-
-    return lent_cpus() if _keeps_cpus() else nullcontext()
 
 
 def _wait(feed: Feed) -> None:
@@ -71,14 +58,15 @@ def _wait(feed: Feed) -> None:
 
 
 def _lend_until(is_over: Callable[[], bool], set_bell: Callable[[Callable[[], Any]], Any]) -> None:
-    """Waits in the engine, which lends a task's CPUs.
+    """Waits in the engine, and lends the CPUs of this process.
 
     Args:
         set_bell: gets a function that is to be called, in any thread, when the wait may be over.
     """
     from runtime._extension.events import Subscription
+    from runtime._extension.lending import lent_cpus
 
-    with _lent(), Subscription() as subscription:
+    with lent_cpus(), Subscription() as subscription:
         set_bell(lambda: subscription.post(None))
         while not is_over():
             subscription.take()

@@ -25,7 +25,8 @@ class ParquetDatasink(StreamingFileDatasink):
 
     Args:
         partition_cols: Columns by whose values rows go to folders `name=value`; the files do not have them.
-        arrow_parquet_args: Arguments of `pyarrow.parquet.ParquetWriter`, and `row_group_size` in rows.
+        arrow_parquet_args: Arguments of `pyarrow.parquet.ParquetWriter`, and `row_group_size` in rows. Decimals of up
+            to 18 digits are stored as integers by default: they are decoded several times as fast as bytes.
         arrow_parquet_args_fn: Makes more of them in the task, for those that do not pickle.
     """
 
@@ -78,6 +79,7 @@ class _ParquetWriter:
         arguments = dict(arguments)
         self._group_rows = arguments.pop("row_group_size", None)
         arguments.setdefault("compression", "snappy")
+        arguments.setdefault("store_decimal_as_integer", True)
         self._writer = pq.ParquetWriter(file, arguments.pop("schema", schema), **arguments)
         self._pending: list[pa.Table] = []
         self._rows = self._bytes = 0

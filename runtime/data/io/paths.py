@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     import pyarrow.fs as pafs
 
 _WILDCARD = re.compile(r"[*?\[]")
+STAGING = ".staging-"
+"""How the names of folders begin in which writes that have not ended keep their files."""
 _LOOKUPS = 16  # files looked up at once on a remote file system
 
 
@@ -39,8 +41,9 @@ def expand(
 ) -> list[File]:
     """The files that paths stand for, in the order of `paths`, those of a folder or pattern by name.
 
-    Folders are walked; what starts with "." or "_" in them is skipped, except `_name=value`. Patterns have `*`, `?`,
-    `[...]` and `**` for any number of folders.
+    Folders are walked; what lies directly in them and starts with "." or "_" is skipped, as are unfinished writes at
+    any depth. Patterns have `*`, `?`, `[...]` and `**` for any number of folders; the same holds for the folder before
+    the first of these.
 
     Args:
         filesystem: Where the paths are.
@@ -67,7 +70,8 @@ def expand(
         found = [file for file in found if keep(file.path)]
     if not found and not ignore_missing:
         raise ValueError(
-            f"There is no file to read in {list(paths)[:5]}. Names that start with '.' or '_' are skipped."
+            f"There is no file to read in {list(paths)[:5]}. Names in a folder that start with '.' or '_' are skipped; "
+            "name such a file or folder itself to read it."
         )
     return found
 
@@ -112,7 +116,7 @@ def _walk(filesystem: pafs.FileSystem, folder: str) -> list[File]:
 
 
 def _is_hidden(relative: str) -> bool:
-    return any(part[:1] == "." or (part[:1] == "_" and "=" not in part) for part in relative.split("/"))
+    return relative.startswith((".", "_")) or f"/{STAGING}" in relative
 
 
 def _glob(filesystem: pafs.FileSystem, pattern: str) -> list[File]:

@@ -23,12 +23,12 @@ from runtime.data.io.errors import writing
 from runtime.data.io.filenames import FilenameProvider
 from runtime.data.io.filesystems import is_local, is_this_machine_only, resolve
 from runtime.data.io.interfaces import Datasink, SaveMode, TaskContext, WriteResult
+from runtime.data.io.paths import STAGING
 from runtime.data.io.retries import Retries
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_STAGING = ".staging-"
 _COMMIT_THREADS = 16
 _REMOVALS = 10
 _WITHOUT_FOLDERS = frozenset(
@@ -143,7 +143,7 @@ class FileDatasink(Datasink[list[StagedFile]]):
     @property
     def staging(self) -> str:
         """The hidden folder of files that are not committed."""
-        return posixpath.join(self.path, _STAGING + self.write_id)
+        return posixpath.join(self.path, STAGING + self.write_id)
 
     @property
     def skips_write(self) -> bool:

@@ -25,7 +25,9 @@ class CheckpointConsistencyMode(Enum):
     """Which checkpoints `get_all_reported_checkpoints` waits for."""
 
     COMMITTED = "COMMITTED"
+    """Those that are reported."""
     VALIDATED = "VALIDATED"
+    """Those that are reported, and their validations."""
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,6 +11,8 @@ from runtime import cloudpickle
 from runtime.train._api.config import CheckpointConsistencyMode, CheckpointUploadMode
 from runtime.train._api.context import TrainContext
 from runtime.train._api.preemption import PreemptionInfo
+from runtime.train._api.validation import ValidationTaskConfig
+from runtime.train._core.validations import ReportedCheckpointStatus
 from runtime.train._run.session import current
 
 if TYPE_CHECKING:
@@ -21,19 +22,18 @@ if TYPE_CHECKING:
 TRAIN_DATASET_KEY = "train"
 
 
-class ReportedCheckpointStatus(Enum):
-    """How far a checkpoint is."""
-
-    COMMITTED = "COMMITTED"
-    VALIDATED = "VALIDATED"
-
-
 class ReportedCheckpoint(msgspec.Struct, frozen=True):
-    """A checkpoint of the run, with the metrics of rank 0 that were reported with it."""
+    """A checkpoint of the run.
+
+    Attributes:
+        checkpoint: where it is.
+        metrics: those of rank 0 that were reported with it, and those of its validation.
+        status: whether it is validated.
+    """
 
     checkpoint: Checkpoint
     metrics: dict[str, Any]
-    status: ReportedCheckpointStatus = ReportedCheckpointStatus.COMMITTED
+    status: ReportedCheckpointStatus
 
 
 def report(
@@ -43,7 +43,7 @@ def report(
     checkpoint_upload_mode: CheckpointUploadMode = CheckpointUploadMode.SYNC,
     delete_local_checkpoint_after_upload: bool | None = None,
     checkpoint_upload_fn: Callable[[Checkpoint, str], Checkpoint] | None = None,
-    validation: Any = False,
+    validation: bool | ValidationTaskConfig = False,
 ) -> None:
     """Reports metrics, and a checkpoint if there is one. Each rank's n-th report belongs to the others' n-th: call it
     equally often on all ranks.
@@ -59,17 +59,23 @@ def report(
         delete_local_checkpoint_after_upload: whether the local folder is removed then. Default: in the mode ASYNC.
         checkpoint_upload_fn: brings the files to the storage itself: called with the checkpoint and the name of its
             folder, it returns a checkpoint that is there.
-        validation: whether, or how, the checkpoint is validated.
+        validation: whether, or how, the checkpoint is validated by the trainer's `validation_config`: by a task,
+            beside the training.
 
     Raises:
         RuntimeError: this is not a training function.
+        ValueError: there is nothing to validate, or the trainer has no validation function.
         Exception: the files of this checkpoint, or of an earlier one in the mode ASYNC, could not be stored.
     """
     session = current()
     if not isinstance(metrics, dict):
         raise ValueError(f"Metrics must be a dict, not {type(metrics).__name__}.")
-    if validation:
-        raise NotImplementedError("validation of checkpoints is not supported yet.")
+    if not isinstance(validation, bool | ValidationTaskConfig):
+        raise ValueError(f"validation must be a bool or a ValidationTaskConfig, not {validation!r:.100}.")
+    if validation and checkpoint is None:
+        raise ValueError("validation needs a checkpoint: report(metrics, checkpoint=..., validation=...).")
+    if validation and not session.validates:
+        raise ValueError("validation needs a validation function: give the trainer a validation_config.")
     if checkpoint is None:
         session.report(metrics)
         return
@@ -80,6 +86,7 @@ def report(
         checkpoint_upload_mode,
         delete_local_checkpoint_after_upload,
         checkpoint_upload_fn,
+        cloudpickle.dumps(validation) if validation else b"",
     )
 
 
@@ -100,15 +107,15 @@ def get_all_reported_checkpoints(
     """The run's checkpoints that are kept, oldest first, when all that this rank has reported are committed.
 
     Args:
-        consistency_mode: no checkpoint is validated yet, so both mean the same.
-        timeout_s: seconds to wait; None: without a limit.
+        consistency_mode: whether it waits for validations as well.
+        timeout_s: seconds to wait; then it returns those that are there. None: without a limit.
 
     Raises:
         RuntimeError: this is not a training function.
-        TimeoutError: they are not committed in time.
     """
-    found = cloudpickle.loads(current().reported_checkpoints(timeout_s))
-    return [ReportedCheckpoint(checkpoint, metrics) for checkpoint, metrics in found]
+    are_validated = consistency_mode is CheckpointConsistencyMode.VALIDATED
+    found = cloudpickle.loads(current().reported_checkpoints(are_validated, timeout_s))
+    return [ReportedCheckpoint(*one) for one in found]
 
 
 def get_preemption_info() -> PreemptionInfo | None:

@@ -23,7 +23,7 @@ class Result:
     """The result of `fit`.
 
     Attributes:
-        metrics: the last of rank 0; None: it reported nothing.
+        metrics: those of the latest checkpoint; None: there is none.
         checkpoint: the latest; None: there is none.
         error: why the run failed.
         path: of the run's folder, on `filesystem`.
@@ -96,8 +96,7 @@ class Result:
 
     @classmethod
     def from_path(cls, path: str | os.PathLike[str], storage_filesystem: Any = None) -> Result:
-        """The result of a run, from its folder, without the error and the returned value. The metrics are those of the
-        latest checkpoint, or the last ones if there is none.
+        """The result of a run, from its folder, without the error and the returned value.
 
         Args:
             path: of the run's folder: a local path, a URI, or a path on `storage_filesystem`.
@@ -120,9 +119,8 @@ class Result:
             raise RuntimeError(
                 f"There is no run in {files.shown(given)}: it has neither a checkpoint with a manifest nor {_CONFIG}."
             )
-        metrics = json.loads(end).get("metrics") if end else None
         return cls(
-            metrics=committed[-1].metrics if committed else metrics,
+            metrics=committed[-1].metrics if committed else None,
             checkpoint=committed[-1].checkpoint if committed else None,
             error=None,
             path=storage.folder,

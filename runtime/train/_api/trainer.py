@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from runtime._system import settings
 from runtime.train._api.callbacks import UserCallback
 from runtime.train._api.config import RunConfig, ScalingConfig
+from runtime.train._api.validation import ValidationConfig
 from runtime.train._run.backend import Backend
 from runtime.train.data_config import DataConfig
 
@@ -45,10 +46,11 @@ class DataParallelTrainer:
         dataset_config: how they are divided.
         resume_from_checkpoint: what `get_checkpoint` gives before the run has a checkpoint of its own.
         metadata: what `get_context().get_metadata()` gives.
-        validation_config: not supported yet.
+        validation_config: how checkpoints are validated whose report asks for that.
 
     Raises:
         ValueError: the function cannot be called with what it would get, or a callback is none.
+        TypeError: `validation_config` is none.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class DataParallelTrainer:
         dataset_config: DataConfig | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
         metadata: Mapping[str, Any] | None = None,
-        validation_config: Any = None,
+        validation_config: ValidationConfig | None = None,
     ) -> None:
         self.train_loop_per_worker = train_loop_per_worker
         self.train_loop_config = train_loop_config
@@ -74,8 +76,9 @@ class DataParallelTrainer:
         self.dataset_config = dataset_config or DataConfig()
         self.resume_from_checkpoint = resume_from_checkpoint
         self.metadata = dict(metadata or {})
-        if validation_config is not None:
-            raise NotImplementedError("validation_config: checkpoints cannot be validated yet.")
+        self.validation_config = validation_config
+        if not isinstance(validation_config, ValidationConfig | None):
+            raise TypeError(f"validation_config must be a ValidationConfig, not {validation_config!r:.100}.")
         wrong = [each for each in self.run_config.callbacks or () if not isinstance(each, UserCallback)]
         if wrong:
             raise ValueError(f"callbacks must be instances of UserCallback, not {wrong[0]!r}.")
@@ -104,6 +107,7 @@ class DataParallelTrainer:
                 resume_from=self.resume_from_checkpoint,
                 metadata=self.metadata,
                 report_timeout_s=limit_s if limit_s >= 0 else None,
+                validation=self.validation_config,
             )
         )
 

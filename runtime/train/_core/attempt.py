@@ -181,9 +181,22 @@ class Attempt:
         ending_s = spent_s[State.SHUTTING_DOWN]
         return RunView(state.value, self.number, failures, self.committed, starting_s, ending_s, self.ranks())
 
-    def take_wanted(self) -> list[tuple[int, Wanted]]:
-        """The lists that ranks want and can have now."""
-        ready = [each for each in self.wanted if each[1].after <= self.committed]
+    def want(self, rank: int, wanted: Wanted) -> None:
+        """A rank wants a list."""
+        self.wanted = [each for each in self.wanted if (each[0], each[1].number) != (rank, wanted.number)]
+        self.wanted.append((rank, wanted))
+
+    def take_wanted(self, are_validated: bool) -> list[tuple[int, Wanted]]:
+        """The lists that ranks want and can have now.
+
+        Args:
+            are_validated: no validation is pending.
+        """
+        ready = [
+            each
+            for each in self.wanted
+            if each[1].after <= self.committed and (are_validated or not each[1].is_validated)
+        ]
         self.wanted = [each for each in self.wanted if each not in ready]
         return ready
 

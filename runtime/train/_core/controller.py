@@ -7,7 +7,6 @@ the run's folder, commits reports, and closes the run. Calls of the workers' met
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 import msgspec
@@ -45,14 +44,15 @@ from runtime.exceptions import RayActorError
 from . import records
 from .attempt import Attempt
 from .failure_policy import Decision, FailurePolicy
+from .keeping import TIDY, Keeping
 from .limits import END_S, EXPLAINED_S, LEAVE_S, REPLACE_S, REPLACED_S, STACKS_S, STARTS, TAKEN
 from .plan import ABORT, Aborted, Failures, Keeper, Plan
 from .processes import Machines, Processes
 from .ranks import placed
 from .records import Committed, Message, decode
-from .reports import Complete
 from .scaling_policy import Gangs, Size
 from .states import STARTING, TRANSITIONS, Input, State
+from .validations import Validations
 
 _WITH_WORKERS = (*STARTING, State.RUNNING)
 
@@ -66,6 +66,8 @@ class TrainController:
         self.attempt = Attempt()
         self.latest = b""  # the latest committed checkpoint, pickled
         self._keeper = keeper
+        self._keeping = Keeping(keeper)
+        self._validations = Validations(plan.validation, plan.validation_options)
         self._policy = FailurePolicy(plan.max_failures, max_preemptions=plan.max_preemptions)
         self._size = Size(plan.least or plan.size, plan.size)
         self._patience_s = min(REPLACE_S, plan.resize_s)
@@ -81,8 +83,6 @@ class TrainController:
         self._lost_starts = 0  # processes that ended since the training function ran last
         self._end: BaseException | None = None
         self._value = b""
-        self._queue: deque[Perform] = deque()  # for the keeper; the first is under way
-        self._complete: list[Complete] = []  # not yet given to the keeper
         self._state_s = 0.0
         self._spent_s = dict.fromkeys(State, 0.0)  # in states that were left
 
@@ -94,11 +94,20 @@ class TrainController:
         match event:
             case Begin():
                 self._state_s = now
-                effects += [Watch("nodes"), *self._keep(Perform("open", self._keeper.open))]
+                effects += [Watch("nodes"), *self._keeping.put("open", self._keeper.open)]
             case Done(("keeper", what), value):
                 effects += self._kept(what, value, now)
             case Failed(("keeper", what), error):
                 effects += self._not_kept(what, error, now)
+            case Done(key) if key == TIDY:
+                effects += self._keeping.tidied()
+            case Failed(key, error) if key == TIDY:
+                effects += [*self._keeping.tidied(), *self._give_up(error, now)]
+            case Done(("validation", _)) | Failed(("validation", _)) | TimerFired(("validation", _)):
+                more, outcomes = self._validations.step(event, now)
+                effects += more
+                for outcome in outcomes:
+                    effects += self._keeping.put("validated", self._keeper.validated, (outcome,))
             case Item(("run", attempt.number, int(rank)) as key, index, metadata=metadata):
                 effects += self._announced(rank, key, index, metadata, now)
             case Done(("batch", attempt.number, int(rank), int(index)), value):
@@ -169,9 +178,7 @@ class TrainController:
 
     def waiting_for(self) -> list[Wait]:
         state, attempt = self.machine.state, self.attempt
-        waits = []
-        if self._queue:
-            waits.append(Wait("keeper", f"the run's folder: {self._queue[0].key}", self._state_s))
+        waits = [*self._keeping.waits(self._state_s), *self._validations.waits()]
         if state in STARTING:
             if self._is_looking:
                 waits.append(Wait("room", "how many workers have room", self._state_s))
@@ -213,14 +220,17 @@ class TrainController:
             else:
                 self._value = attempt.returned.get(0, b"")
                 self._move(Input.OVER, now)
-        if attempt.active or self._queue or self._complete:
+        if attempt.active or not self._keeping.is_idle:
             return effects
         if attempt.untold_failures is not None:
             # Workers that start anew say why earlier ones have ended, so that only the end may have to wait for that.
             is_time = self.machine.state in STARTING and self._enough_are_up()
             return [*effects, *self._tell_failure(is_time)]
         if self.machine.state is State.SHUTTING_DOWN:
-            effects += self._keep(Perform("close", self._keeper.close, (self._end, self._value)))
+            if self._validations.need_resources and not self._group.failure:
+                effects += self._group.end(now)  # those of the workers
+            if not self._validations.are_pending and self._keeping.is_tidy:
+                effects += self._keeping.put("close", self._keeper.close, (self._end, self._value))
         elif self.machine.state in STARTING and not attempt.is_preparing and self._enough_are_up():
             # It begins from the last checkpoint of the one before.
             effects += self._prepare(now)
@@ -386,13 +396,12 @@ class TrainController:
                 case records.Asked():
                     ledger.ask(rank, record)
                 case records.Wanted():
-                    attempt.wanted.append((rank, record))
+                    attempt.want(rank, record)
                 case records.Returned(value, has_left):
                     if not has_left:
                         attempt.returned[rank] = value
                         ledger.returned(rank)
-        self._complete += ledger.take_complete()
-        effects += self._keep_complete()
+        effects += self._keeping.keep(ledger.take_complete())
         effects += self._answer_wanted()
         attempt.note_waits(now)
         if attempt.is_leaving:
@@ -405,18 +414,11 @@ class TrainController:
             problem = str(error)
         return [*effects, *(self._give_up(Failures(problem), now) if problem else [])]
 
-    def _keep_complete(self) -> list[Effect]:
-        """One batch of reports is with the keeper at a time; those that come meanwhile are the next."""
-        if not self._complete or any(perform.key == ("keeper", "keep") for perform in self._queue):
-            return []
-        batch, self._complete = self._complete, []
-        return self._keep(Perform("keep", self._keeper.keep, (batch,)))
-
     def _answer_wanted(self) -> list[Effect]:
         effects: list[Effect] = []
-        for rank, wanted in self.attempt.take_wanted():
+        for rank, wanted in self.attempt.take_wanted(not self._validations.are_pending):
             key = ("list", self.attempt.number, rank, wanted.number)
-            effects += self._keep(Perform(key, self._keeper.checkpoints))
+            effects += self._keeping.put(key, self._keeper.checkpoints)
         return effects
 
     def _tell_all(self, message: Message) -> list[Effect]:
@@ -430,20 +432,15 @@ class TrainController:
 
     # ------------------------------------------------------------ the keeper
 
-    def _keep(self, work: Perform) -> list[Effect]:
-        """Has the keeper do something, after what it does now."""
-        self._queue.append(msgspec.structs.replace(work, key=("keeper", work.key)))
-        return [self._queue[0]] if len(self._queue) == 1 else []
-
     def _kept(self, what: Any, value: Any, now: float) -> list[Effect]:
-        done = self._queue.popleft()
+        done, effects = self._keeping.done()
         attempt = self.attempt
-        effects: list[Effect] = [self._queue[0]] if self._queue else []
         match what:
             case "open":
                 self.latest = value.checkpoint
                 self._policy.failures = value.failures
                 self._move(Input.OPENED, now)
+                effects += self._validations.add(value.pending, now)
                 effects += (
                     self._look_for_room() if self._size.is_elastic else self._create(self.plan.size, now)
                 )
@@ -456,8 +453,13 @@ class TrainController:
                 if any(report.checkpoint for report in batch):
                     effects += self._tell_all(Committed(attempt.committed, self.latest))
                     effects += self._resize(now)  # now it costs least
-                effects += self._keep_complete()
+                effects += self._validations.add(value.pending, now)
+                effects += [*self._keeping.keep(), *self._keeping.tidy(value.leftovers)]
                 effects += self._answer_wanted()
+            case "validated":
+                self.latest = value.checkpoint
+                self._validations.recorded()
+                effects += [*self._keeping.tidy(value.leftovers), *self._answer_wanted()]
             case ("list", attempt.number, int(rank), int(number)):
                 if rank in attempt.active:
                     effects += self._tell(rank, records.Answered(number, value, is_list=True))
@@ -468,13 +470,12 @@ class TrainController:
 
     def _not_kept(self, what: Any, error: BaseException, now: float) -> list[Effect]:
         """The keeper has failed: what it has not kept is lost, and the run ends."""
-        self._queue.clear()
-        self._complete.clear()
+        self._keeping.drop()
         if what == "close":
             self._move(Input.CLOSED_WITH_ERROR, now)
             return [Stop(error=self._end or error)]
         self._end = self._end or (error if self.machine.state is State.SHUTTING_DOWN else None)
-        return self._give_up(error, now)
+        return [*self._validations.end(), *self._give_up(error, now)]
 
     # ------------------------------------------------------------ ends and failures
 
@@ -523,7 +524,7 @@ class TrainController:
             return []
         failed = (attempt.untold_failures, dict(attempt.errors))
         attempt.untold_failures = None
-        return self._keep(Perform("failed", self._keeper.failed, failed))
+        return self._keeping.put("failed", self._keeper.failed, failed)
 
     def _leave(self, now: float) -> list[Effect]:
         attempt = self.attempt
@@ -585,7 +586,7 @@ class TrainController:
 
     def _request(self, number: int, what: Any, now: float) -> list[Effect]:
         if what == ABORT:
-            effects: list[Effect] = [Reply(number), *self._group.end(now)]
+            effects: list[Effect] = [Reply(number), *self._validations.end(), *self._group.end(now)]
             if self.machine.can(Input.ABORT):
                 self._move(Input.ABORT, now)
                 effects.append(Stop(error=Aborted("The run was aborted.")))

@@ -72,6 +72,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         place: see `PartManifest.place`.
         metrics: those of rank 0, as far as JSON holds them.
         pickled_metrics: the metrics, if JSON does not hold them as they are.
+        status: see `validations.ReportedCheckpointStatus`.
+        validation: what its report says of the validation, pickled; b"": none is wanted.
         format: of this record.
     """
 
@@ -82,6 +84,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     place: Place | None = None
     metrics: dict[str, Any] = {}
     pickled_metrics: bytes = b""
+    status: str = "COMMITTED"
+    validation: bytes = b""
     format: int = FORMAT
 
 

@@ -10,29 +10,48 @@ import msgspec
 from runtime._controllers.members import GroupSpec
 
 from .reports import Complete
+from .validations import Outcome, Pending
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """How a run's folder was found. `checkpoint`: the latest, pickled; b"": none. `failures`: those counted so far."""
+    """How a run's folder was found. `checkpoint`: the latest, pickled; b"": none. `failures`: those counted so far.
+    `pending`: checkpoints whose validation an earlier controller has not finished."""
 
     checkpoint: bytes = b""
     failures: int = 0
+    pending: Sequence[Pending] = ()
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """What has become of reports. `checkpoint`: see `Opened`."""
+    """What has become of reports, or of the outcome of a validation.
+
+    Attributes:
+        checkpoint: see `Opened`.
+        pending: checkpoints that are to be validated.
+        leftovers: what `Keeper.tidy` can do later; None: nothing.
+    """
 
     checkpoint: bytes = b""
+    pending: Sequence[Pending] = ()
+    leftovers: Any = None
 
 
 class Keeper(Protocol):
-    """What a run keeps outside of its controller. Its methods are called one at a time; what they raise ends it."""
+    """What a run keeps outside of its controller. Its methods are called one at a time, except for `tidy`; what they
+    raise ends it."""
 
     def open(self) -> Opened:
         """Opens the run's folder and removes what an earlier controller has not committed."""
 
     def keep(self, reports: Sequence[Complete]) -> Kept:
         """Commits reports: their checkpoints and metrics, and calls the user's callbacks."""
+
+    def tidy(self, leftovers: Sequence[Any]) -> None:
+        """Removes checkpoints that are not kept any more, side by side with the other methods. `leftovers`: those
+        of several `Kept`."""
+
+    def validated(self, outcome: Outcome) -> Kept:
+        """Keeps what has come of a validation."""
 
     def failed(self, failures: int, errors: Mapping[int, BaseException]) -> None:
         """Keeps the number of failures, and calls the user's callbacks. `errors`: by rank."""
@@ -60,6 +79,7 @@ class Plan(msgspec.Struct, frozen=True):
         has_rendezvous: rank 0 says where the ranks meet before they begin.
         shards_of: called with the nodes of the ranks, in a thread: what each rank gets of the data sets; None: nothing.
         stall_s: how long a rank may wait for another's report, at most; None: without a limit.
+        validation, validation_options: see `Validations`.
     """
 
     workers: GroupSpec
@@ -72,6 +92,8 @@ class Plan(msgspec.Struct, frozen=True):
     has_rendezvous: bool = False
     shards_of: Any = None
     stall_s: float | None = None
+    validation: Any = None
+    validation_options: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
 
 class Failures(Exception):

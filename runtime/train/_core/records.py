@@ -53,10 +53,12 @@ class Asked(msgspec.Struct, frozen=True, tag=True):
 
 
 class Wanted(msgspec.Struct, frozen=True, tag=True):
-    """A rank wants the list of the checkpoints once its reports before `after` are committed."""
+    """A rank wants the list of the checkpoints once its reports before `after` are committed, and, with `is_validated`,
+    no validation is pending. Replaces an earlier one of the same number."""
 
     number: int
     after: int
+    is_validated: bool = False
 
 
 class Returned(msgspec.Struct, frozen=True, tag=True):

@@ -19,6 +19,7 @@ from runtime._extension import workers
 from runtime.train._core.controller import TrainController
 from runtime.train._core.plan import ABORT, Aborted, Plan
 from runtime.train._core.table import RunView
+from runtime.train._run import validation
 from runtime.train._run.keeper import RunKeeper
 from runtime.train._run.metrics import RunMetrics
 from runtime.train._run.records import config_of
@@ -51,7 +52,7 @@ class ControllerActor:
     def run(self) -> Result | None:
         """Runs it to its end. None: it was given up, and nobody waits for a result."""
         job = self._job
-        keeper = RunKeeper(job.run, job.resume_from, config_of(job))
+        keeper = RunKeeper(job.run, job.resume_from, config_of(job), job.validation)
         controller = TrainController(_plan(job, keeper), keeper)
         self._keeper = keeper
         self._loop = Loop(controller, ClusterEngine(), f"train run {job.run.name}", STALL_S)
@@ -102,6 +103,7 @@ def _plan(job: Job, keeper: RunKeeper) -> Plan:
         metadata=job.metadata,
         resources=bundle,
         stamp=datetime.now().strftime("%Y-%m-%d_%H-%M-%S.%f"),
+        validates=job.validation is not None,
     )
     options = _options(job, bundle)
     group = GroupSpec(
@@ -129,6 +131,8 @@ def _plan(job: Job, keeper: RunKeeper) -> Plan:
         has_rendezvous=job.backend.has_rendezvous,
         shards_of=shards_of,
         stall_s=job.report_timeout_s,
+        validation=validation.task() if job.validation is not None else None,
+        validation_options=job.validation.ray_remote_kwargs if job.validation is not None else {},
     )
 
 

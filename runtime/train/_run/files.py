@@ -65,6 +65,12 @@ class Files(Protocol):
             draft: where it may be written before, on the same file system.
         """
 
+    def settle(self, file: Any) -> None:
+        """What was written to a file of `create` survives a power failure when this returns."""
+
+    def settle_names(self, folder: str) -> None:
+        """The names in a folder survive a power failure when this returns."""
+
     def remove(self, path: str) -> None:
         """Removes a file or a folder with all that is in it, if it exists."""
 
@@ -117,12 +123,8 @@ class LocalFiles:
     def write(self, path: str, data: bytes, draft: str) -> None:
         with self.create(path, len(data), draft) as file:
             file.write(data)
-            os.fsync(file.fileno())
-        folder = os.open(os.path.dirname(path), os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+            self.settle(file)
+        self.settle_names(os.path.dirname(path))
 
     @contextmanager
     def create(self, path: str, size_bytes: int, draft: str) -> Iterator[BinaryIO]:
@@ -136,6 +138,16 @@ class LocalFiles:
             with suppress(OSError):
                 os.remove(draft)
             raise
+
+    def settle(self, file: Any) -> None:
+        os.fsync(file.fileno())
+
+    def settle_names(self, folder: str) -> None:
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
     def remove(self, path: str) -> None:
         import shutil
@@ -222,6 +234,12 @@ class RemoteFiles:
         if target != path:
             self.filesystem.mv(target, path)
 
+    def settle(self, file: Any) -> None:
+        pass  # a storage takes care of that
+
+    def settle_names(self, folder: str) -> None:
+        pass
+
     def remove(self, path: str) -> None:
         self.filesystem.invalidate_cache(path)
         try:
@@ -244,8 +262,11 @@ def copy(
     size_bytes: int,
     draft: str,
     beat: Callable[[], None],
+    is_durable: bool = False,
 ) -> FileRecord:
-    """Copies a file; it appears when it is complete. `beat` is called after each block.
+    """Copies a file; it appears when it is complete. `beat` is called after each block. With `is_durable` it survives
+    a power failure when it appears. After an error of that the whole copy must be repeated: the system tells the error
+    once, and takes the data for written afterwards.
 
     The hash is CRC-32: it finds damaged, cut and mixed-up files, but does not protect from forgery. Of 128 MiB in the
     page cache it takes 0.03 s, where the copy takes 0.06 s and SHA-256, by the processor's instructions for it, 0.09 s.
@@ -257,6 +278,8 @@ def copy(
             writer.write(block)
             size += len(block)
             beat()
+        if is_durable:
+            target.settle(writer)
     return FileRecord(size, crc32)
 
 

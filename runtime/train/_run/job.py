@@ -11,6 +11,7 @@ from runtime.train._run.backend import Backend
 
 if TYPE_CHECKING:
     from runtime.train._api.checkpoint import Checkpoint
+    from runtime.train._api.validation import ValidationConfig
     from runtime.train.data_config import DataConfig
 
 
@@ -24,6 +25,7 @@ class Job:
         resume_from: the first checkpoint that `get_checkpoint` gives.
         metadata: see `TrainContext`.
         report_timeout_s: how long a rank waits for others, at most; None: without a limit.
+        validation: how checkpoints are validated; None: they are not.
     """
 
     function: Callable[[], Any]
@@ -35,3 +37,4 @@ class Job:
     resume_from: Checkpoint | None
     metadata: dict[str, Any]
     report_timeout_s: float | None
+    validation: ValidationConfig | None = None

@@ -6,6 +6,7 @@ import os
 import queue
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from runtime.train._api.checkpoint import Checkpoint
 
 
+UPLOAD_GRACE_S = 2.0
+"""How long an upload that a report waits for may go on when its rank is to leave."""
+
+
 class Left(BaseException):
     """The training function is to end, so that it can be called again: other workers have failed, or their number
     changes. No `Exception`, so that a loop which goes on after errors ends, too."""
@@ -49,6 +54,7 @@ class Session:
         checkpoint: the latest that is committed; None: there is none.
         shards: of the data sets, by name.
         stamp: begins the names of the call's checkpoints; the same on all ranks.
+        validates: the run has a validation function.
     """
 
     def __init__(
@@ -57,10 +63,12 @@ class Session:
         checkpoint: Any = None,
         shards: dict[str, Any] | None = None,
         stamp: str = "0",
+        validates: bool = False,
     ) -> None:
         self.context = context
         self.checkpoint = checkpoint
         self.shards = shards or {}
+        self.validates = validates
         self._stamp = stamp
         self._reports = 0
         self._questions = 0
@@ -73,6 +81,7 @@ class Session:
         self._sent = 0
         self._put = 0
         self._is_leaving = False
+        self._leaving_s = 0.0
         self._has_returned = False
         self._upload_error: BaseException | None = None
 
@@ -106,8 +115,9 @@ class Session:
         mode: CheckpointUploadMode,
         deletes: bool | None,
         upload_fn: Callable[[Checkpoint, str], Checkpoint] | None,
+        validation: bytes = b"",
     ) -> None:
-        """Reports with a checkpoint. See `reporting.report`.
+        """Reports with a checkpoint. See `reporting.report`, and `records.Reported.validation`.
 
         Raises:
             Left: the training function is to end.
@@ -116,7 +126,7 @@ class Session:
         folder = name or f"checkpoint_{self._stamp}_{self._reports:06d}"
         storage, rank = self.context.storage, self.context.get_world_rank()
         if mode is CheckpointUploadMode.ASYNC:
-            number = self.report(metrics, folder)
+            number = self.report(metrics, folder, validation=validation)
             self._uploads.submit(
                 partial(self._upload, number, checkpoint, folder, deletes is not False, upload_fn)
             )
@@ -127,13 +137,17 @@ class Session:
             part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
         else:
             try:
-                part = storage.upload(checkpoint, folder, rank, lambda: self._is_leaving)
+                part = storage.upload(checkpoint, folder, rank, self._is_late)
             except Cancelled:
                 raise Left from None
         if deletes:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
-        self._send(Uploaded(self._reports, encoded(part)), waits=False)
-        number = self.report(metrics, folder, waits=True)
+        # Also if it is to leave: the others may have given this report, and the run goes on from the checkpoint then.
+        with self._lock:
+            number = self._reports
+            self._reports += 1
+        self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
+        self._send(Reported(number, cloudpickle.dumps(metrics), folder, True, validation), checks=False)
         with self._lock:
             self._wait(lambda: self._committed > number)
 
@@ -172,18 +186,22 @@ class Session:
             known.update(msgspec.msgpack.decode(data, type=dict[str, list[int]]))
         return known
 
-    def reported_checkpoints(self, timeout_s: float | None) -> bytes:
-        """The run's checkpoints, pickled, once this rank's reports are committed.
+    def reported_checkpoints(self, are_validated: bool, timeout_s: float | None) -> bytes:
+        """The run's checkpoints, pickled, once this rank's reports are committed, and no validation is pending if
+        `are_validated`; those that are there if that is not so in time.
 
         Raises:
             Left: the training function is to end.
-            TimeoutError: they are not in time.
         """
         with self._lock:
             number = -1 - self._questions
             self._questions += 1
-        self._send(Wanted(number, self._reports))
-        return self._answer(number, timeout_s)
+        self._send(Wanted(number, self._reports, are_validated))
+        try:
+            return self._answer(number, timeout_s)
+        except TimeoutError:
+            self._send(Wanted(number, 0))  # needs nothing
+            return self._answer(number)
 
     # ------------------------------------------------------------ the worker's side
 
@@ -204,8 +222,13 @@ class Session:
         """Has every call of this session raise `Left` from now on."""
         with self._lock:
             self._is_leaving = True
+            self._leaving_s = time.monotonic()
             self._lock.notify_all()
         self._uploads.cancel()
+
+    def _is_late(self) -> bool:
+        """Whether an upload that its report waits for is given up."""
+        return self._is_leaving and time.monotonic() > self._leaving_s + UPLOAD_GRACE_S
 
     @property
     def reports(self) -> int:
@@ -263,7 +286,7 @@ class Session:
             lambda: condition() or self._is_leaving or self._upload_error is not None, timeout_s
         )
         if not ended:
-            raise TimeoutError(f"Reports are not committed within {timeout_s:g} s.")
+            raise TimeoutError
         if not condition():
             self._check()
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ from runtime.train._api.checkpoint import Checkpoint
 from runtime.train._api.exceptions import StorageError
 from runtime.train._core import manifest
 from runtime.train._core.manifest import FileRecord, Manifest, PartManifest, Place
+from runtime.train._core.validations import ReportedCheckpointStatus as Status
 from runtime.train._run import files
 from runtime.train._run.calls import Cancelled, Watch, watched
 from runtime.train._run.download import AT_ONCE, each
@@ -44,11 +45,28 @@ _KEEP_IT = (
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """A checkpoint that is complete, with the metrics of rank 0 that were reported with it."""
+    """A checkpoint that is complete.
+
+    Attributes:
+        name: of its folder in the run's.
+        metrics: those of rank 0 that were reported with it, and those of its validation.
+        status: whether it is validated.
+        validation: what its report says of the validation, pickled; b"": none is wanted.
+    """
 
     name: str
     checkpoint: Checkpoint
     metrics: dict[str, Any]
+    status: Status = Status.COMMITTED
+    validation: bytes = b""
+
+
+class Hidden(msgspec.Struct, frozen=True):
+    """A checkpoint that does not count any more. `elsewhere`: its files, if they are not in the run's folder, and no
+    other checkpoint has them."""
+
+    name: str
+    elsewhere: Checkpoint | None = None
 
 
 class RunStorage:
@@ -161,16 +179,21 @@ class RunStorage:
                         sizes[inner],
                         files.draft_in(unfinished),
                         watch.beat,
+                        is_durable=True,
                     )
                 )
 
             try:
-                each(one, sorted(sizes), 1 if target.is_local and source.is_local else AT_ONCE)
+                each(one, sorted(sizes), AT_ONCE)
             except FileNotFoundError as error:
                 if source.size(str(error.filename)) is None and str(error.filename).startswith(path):
                     reason = f"{error.filename} was removed meanwhile"
                     raise StorageError(what, folder, reason, _KEEP_IT) from error
                 raise
+            folders = {folder, run, *_folders(folder, records)} if records else set()
+            for inner in sorted(folders, reverse=True):
+                watch.beat()
+                target.settle_names(inner)
             return PartManifest(rank, records)
 
         return self._call(what, name, work, cancelled)
@@ -208,17 +231,22 @@ class RunStorage:
             watch.retried(lambda: own.make_folder(run))
             watch.retried(lambda: own.write(probe, b"", files.draft_in(f"{run}/{_UNFINISHED}")))
             own.remove(probe)
+            for folder in (run, run.rpartition("/")[0]):
+                own.settle_names(folder or "/")
 
         self._call("write to the storage_path", "", work)
         self.sweep()
 
-    def commit(self, name: str, parts: Sequence[PartManifest], metrics: dict[str, Any]) -> Checkpoint:
-        """Makes a checkpoint visible. Its parts are there.
+    def commit(
+        self, name: str, parts: Sequence[PartManifest], metrics: dict[str, Any], validation: bytes = b""
+    ) -> Checkpoint:
+        """Makes a checkpoint visible. Its parts are there. `tidy` should follow.
 
         Args:
             name: of the checkpoint.
             parts: of the ranks that have files.
             metrics: of rank 0.
+            validation: what the report says of it, pickled; b"": none is wanted.
 
         Raises:
             StorageError: its manifest could not be written.
@@ -243,17 +271,34 @@ class RunStorage:
             place=next((part.place for part in parts if part.place is not None), None),
             metrics=readable,
             pickled_metrics=b"" if is_exact else cloudpickle.dumps(metrics),
+            status=(Status.PENDING_VALIDATION if validation else Status.COMMITTED).value,
+            validation=validation,
         )
-
-        def work(watch: Watch) -> None:
-            own, run = self._place()
-            path, draft = f"{run}/{name}/{manifest.NAME}", files.draft_in(f"{run}/{_UNFINISHED}")
-            watch.retried(lambda: own.write(path, manifest.encode(record), draft))
-
-        self._call("commit", name, work)
+        self._write_manifest("commit", name, record)
         known.append((name, record))
-        self._forget(name)
         return self._checkpoint(name, record)
+
+    def validated(self, name: str, status: Status, metrics: dict[str, Any]) -> None:
+        """Keeps what has come of a checkpoint's validation.
+
+        Args:
+            name: of the checkpoint.
+            metrics: all that it has now.
+
+        Raises:
+            StorageError: its manifest could not be written.
+        """
+        known = self._manifests()
+        index = next(index for index, (each, _) in enumerate(known) if each == name)
+        readable, is_exact = manifest.readable(metrics)
+        record = msgspec.structs.replace(
+            known[index][1],
+            metrics=readable,
+            pickled_metrics=b"" if is_exact else cloudpickle.dumps(metrics),
+            status=status.value,
+        )
+        self._write_manifest("write the outcome of the validation of", name, record)
+        known[index] = name, record
 
     def committed(self) -> list[Committed]:
         """The complete checkpoints, in the order of their commits.
@@ -262,33 +307,45 @@ class RunStorage:
             StorageError: the folder could not be read.
         """
         return [
-            Committed(name, self._checkpoint(name, record), _metrics(record))
+            Committed(
+                name,
+                self._checkpoint(name, record),
+                _metrics(record),
+                Status(record.status),
+                record.validation,
+            )
             for name, record in self._manifests()
         ]
 
-    def delete(self, name: str) -> None:
-        """Removes a checkpoint, also one that is in another place. It is invisible at once; what cannot be removed is
-        when the run's folder is opened again."""
-        gone = [record for each, record in self._manifests() if each == name]
+    def hide(self, name: str) -> Hidden:
+        """A checkpoint does not count any more in this process; `remove` should follow. In other processes it does
+        until then."""
+        record = next(record for each, record in self._manifests() if each == name)
         self._known = [(each, record) for each, record in self._manifests() if each != name]
+        is_elsewhere = record.place is not None
+        is_shared = any(other.place == record.place for _, other in self._manifests())
+        return Hidden(name, self._checkpoint(name, record) if is_elsewhere and not is_shared else None)
+
+    def remove(self, hidden: Hidden) -> None:
+        """Removes the files of a checkpoint, side by side with other calls. What cannot be removed is when the run's
+        folder is opened again."""
+        name = hidden.name
 
         def work(watch: Watch) -> None:
             own, run = self._place()
             self._mark(watch, name, _DELETED)
             watch.retried(lambda: own.remove(f"{run}/{name}/{manifest.NAME}"))
             watch.retried(lambda: own.remove(f"{run}/{name}"))
-            for record in gone:
-                shared = [other for _, other in self._manifests() if other.place == record.place]
-                if record.place is not None and not shared:
-                    place, path = self._checkpoint(name, record).resolve()
-                    watch.retried(lambda place=place, path=path: place.remove(path))  # type: ignore[misc]
+            if hidden.elsewhere is not None:
+                place, path = hidden.elsewhere.resolve()
+                watch.retried(lambda: place.remove(path))
 
         try:
             self._call("delete", name, work)
         except StorageError as error:
             _log.warning("%s", error)
         else:
-            self._forget(name)
+            self.tidy(name)
 
     def sweep(self) -> None:
         """Removes checkpoints that were not completed, or not deleted completely. No worker may upload meanwhile.
@@ -393,8 +450,9 @@ class RunStorage:
 
         watch.retried(make)
 
-    def _forget(self, name: str) -> None:
-        """Removes a checkpoint's marks. If that fails, `sweep` does it."""
+    def tidy(self, name: str) -> None:
+        """Removes the marks of a checkpoint that is committed or removed, side by side with other calls. If that
+        fails, `sweep` does it."""
 
         def work(watch: Watch) -> None:
             own, run = self._place()
@@ -406,6 +464,15 @@ class RunStorage:
             self._call("tidy", _UNFINISHED, work)
         except StorageError as error:
             _log.info("%s", error)
+
+    def _write_manifest(self, what: str, name: str, record: Manifest) -> None:
+        def work(watch: Watch) -> None:
+            own, run = self._place()
+            path, draft = f"{run}/{name}/{manifest.NAME}", files.draft_in(f"{run}/{_UNFINISHED}")
+            watch.retried(lambda: own.write(path, manifest.encode(record), draft))
+            own.settle_names(run)
+
+        self._call(what, name, work)
 
     def _checkpoint(self, name: str, record: Manifest) -> Checkpoint:
         place = record.place
@@ -444,6 +511,15 @@ class RunStorage:
 
         each(one, names, 1 if own.is_local else AT_ONCE)
         return sorted(found, key=lambda pair: pair[1].number)
+
+
+def _folders(folder: str, paths: Iterable[str]) -> set[str]:
+    """The folders of files, by their paths within `folder`, and those between."""
+    found = set()
+    for path in paths:
+        while path := path.rpartition("/")[0]:
+            found.add(f"{folder}/{path}")
+    return found
 
 
 def _metrics(record: Manifest) -> dict[str, Any]:

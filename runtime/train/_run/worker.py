@@ -37,6 +37,7 @@ class Setup(msgspec.Struct, frozen=True):
         storage: of the run.
         metadata, resources: see `TrainContext`.
         stamp: begins the names of checkpoints.
+        validates: the run has a validation function.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Setup(msgspec.Struct, frozen=True):
     metadata: dict[str, Any]
     resources: dict[str, float]
     stamp: str
+    validates: bool = False
 
 
 class Worker:
@@ -78,6 +80,7 @@ class Worker:
             cloudpickle.loads(checkpoint) if checkpoint else None,
             shards,
             f"{self._setup.stamp}_{attempt:03d}",
+            self._setup.validates,
         )
         failure: list[BaseException] = []
         thread = threading.Thread(
@@ -133,7 +136,7 @@ class Worker:
         return TrainContext(place, setup.name, setup.storage, setup.metadata, setup.resources)
 
     def _train(self, own: session.Session, rendezvous: dict[str, Any], failure: list[BaseException]) -> None:
-        value, has_left = None, False
+        value, has_left, is_first = None, False, False
         try:
             function: Callable[[], Any] = cloudpickle.loads(self._setup.function)
             try:
@@ -141,12 +144,17 @@ class Worker:
                 own.joined()
                 value = function()
                 own.drain(UPLOADS_S)
+            except BaseException:
+                is_first = (
+                    not own.is_leaving
+                )  # what follows has others fail, and then this one is to leave, too
+                raise
             finally:
                 self._backend.leave()
         except session.Left:
             has_left = True
         except BaseException as error:
-            has_left = own.is_leaving  # what the end of its connections has raised
+            has_left = own.is_leaving and not is_first  # what the end of its connections has raised
             if not has_left:
                 failure.append(error)
         own.returned(value, has_left or bool(failure))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.train._api.trainer import BackendConfig
-from runtime.train._run.addresses import exchanged
+from runtime.train._run.addresses import Port, exchanged
 from runtime.train._run.backend import Backend, WorkerContext
 from runtime.train._run.session import current
 
@@ -27,14 +27,18 @@ class LightGBMBackend(Backend):
 
     modules = ("lightgbm",)
 
+    def __init__(self) -> None:
+        self._port: Port | None = None
+
     def join(self, rendezvous: dict[str, Any], context: WorkerContext) -> None:
         """Chooses a port and learns those of the others."""
         if context.get_world_size() == 1:
             return
-        port, machines = exchanged()
+        self._port = Port()
+        machines = exchanged(self._port)
         _network.update(
             machines=",".join(machines),
-            local_listen_port=port,
+            local_listen_port=self._port.number,
             num_machines=context.get_world_size(),
             pre_partition=True,
         )
@@ -42,6 +46,8 @@ class LightGBMBackend(Backend):
     def leave(self) -> None:
         """Forgets the addresses. LightGBM closes its connections when a training ends."""
         _network.clear()
+        if self._port is not None:
+            self._port.release()
 
 
 def get_network_params() -> dict[str, Any]:

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import lightgbm
 
 from runtime.train._api.checkpoint import Checkpoint
-from runtime.train._run.boosting import BoostingReports, Metrics
+from runtime.train._run.boosting import BoostingCallback
 
 
-class RayTrainReportCallback:
+class RayTrainReportCallback(BoostingCallback):
     """Reports after each iteration. A metric's name is that of the evaluated data and LightGBM's, "train-l2".
 
-    Args: see `runtime.train._run.boosting.BoostingReports`.
+    Args: see `runtime.train._run.boosting.BoostingCallback`.
     """
 
     CHECKPOINT_NAME = "model.txt"
     order = 30  # after LightGBM's own callbacks
-
-    def __init__(
-        self,
-        metrics: Metrics | None = None,
-        filename: str = CHECKPOINT_NAME,
-        frequency: int = 0,
-        checkpoint_at_end: bool = True,
-        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    ) -> None:
-        self._reports = BoostingReports(
-            metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn
-        )
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> lightgbm.Booster:
@@ -42,6 +29,6 @@ class RayTrainReportCallback:
     def __call__(self, env: Any) -> None:
         """Called by LightGBM."""
         metrics = {f"{row[0]}-{row[1]}": row[2] for row in env.evaluation_result_list or ()}
-        self._reports.after(env.iteration, metrics, env.model.save_model)
+        self._after(env.iteration, metrics, env.model.save_model)
         if env.iteration == env.end_iteration - 1:
-            self._reports.end(env.iteration, env.model.save_model)
+            self._end(env.iteration, env.model.save_model)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from runtime.train._api.trainer import BackendConfig
-from runtime.train._run.addresses import exchanged
+from runtime.train._run.addresses import Port, exchanged
 from runtime.train._run.backend import Backend, WorkerContext
 
 CLUSTER = "TF_CONFIG"
@@ -27,9 +27,13 @@ class TensorflowConfig(BackendConfig):
 class TensorflowBackend(Backend):
     """Sets TF_CONFIG, as described at https://www.tensorflow.org/guide/distributed_training."""
 
+    def __init__(self) -> None:
+        self._port: Port | None = None
+
     def join(self, rendezvous: dict[str, Any], context: WorkerContext) -> None:
         """Chooses a port and learns those of the others."""
-        _, workers = exchanged()
+        self._port = Port()
+        workers = exchanged(self._port)
         task = {"type": "worker", "index": context.get_world_rank()}
         os.environ[CLUSTER] = json.dumps({"cluster": {"worker": workers}, "task": task})
         os.environ.setdefault(LEGACY_KERAS, "1")  # Keras 3 has no strategy for several workers
@@ -37,3 +41,5 @@ class TensorflowBackend(Backend):
     def leave(self) -> None:
         """Forgets the addresses. TensorFlow's servers live as long as the process."""
         os.environ.pop(CLUSTER, None)
+        if self._port is not None:
+            self._port.release()

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from runtime.train._run.backend import Backend, WorkerContext
-from runtime.train.torch._environment import Place, interface_of, variables
+from runtime.train.torch._environment import interface_of, variables
 from runtime.util import get_node_ip_address
 
 log = logging.getLogger(__name__)
@@ -60,20 +60,14 @@ class TorchBackend(Backend):
 
         from runtime.train.torch._devices import own_devices
 
-        place = Place(
-            rank=context.get_world_rank(),
-            world_size=context.get_world_size(),
-            local_rank=context.get_local_rank(),
-            local_world_size=context.get_local_world_size(),
-            node_rank=context.get_node_rank(),
-        )
+        rank, world_size = context.get_world_rank(), context.get_world_size()
         host, port = rendezvous["host"], rendezvous["port"]
-        if place.rank != 0:
-            self._store = self._opened(host, port, place.world_size, serves=False)
+        if rank != 0:
+            self._store = self._opened(host, port, world_size, serves=False)
         store = self._store
-        _show_gpus_to_neighbours(store, place)
+        _show_gpus_to_neighbours(store, context)
         device = own_devices()[0]
-        os.environ.update(variables(place, host, port, str(device)))
+        os.environ.update(variables(context, host, port, str(device)))
         # Gloo would take the interface of the host's name, which often stands for 127.0.1.1.
         interface = interface_of(get_node_ip_address())
         if interface is not None:
@@ -84,8 +78,8 @@ class TorchBackend(Backend):
         distributed.init_process_group(
             self._kind or ("nccl" if device.type == "cuda" else "gloo"),
             store=store,
-            rank=place.rank,
-            world_size=place.world_size,
+            rank=rank,
+            world_size=world_size,
             timeout=timedelta(seconds=self._timeout_s),
         )
         sys.excepthook = hook  # each group would put its rank before the traceback, the next one too
@@ -148,7 +142,7 @@ def _forget_ranks() -> None:
             each._reset_state()
 
 
-def _show_gpus_to_neighbours(store: Any, place: Place) -> None:
+def _show_gpus_to_neighbours(store: Any, context: WorkerContext) -> None:
     """Lets the workers of a node see each other's GPUs, as torchrun's do: `cuda:LOCAL_RANK` is the worker's then, and
     NCCL copies directly between them. Has no effect on a process that has used CUDA before.
     """
@@ -156,11 +150,12 @@ def _show_gpus_to_neighbours(store: Any, place: Place) -> None:
 
     from runtime.train.torch._devices import gpu_ids, visible
 
-    own = gpu_ids()
-    if not own or place.local_world_size == 1:
+    own, count = gpu_ids(), context.get_local_world_size()
+    if not own or count == 1:
         return
-    store.set(f"gpus/{place.node_rank}/{place.local_rank}", ",".join(own))
-    texts = [store.get(f"gpus/{place.node_rank}/{rank}") for rank in range(place.local_world_size)]
+    node = context.get_node_rank()
+    store.set(f"gpus/{node}/{context.get_local_rank()}", ",".join(own))
+    texts = [store.get(f"gpus/{node}/{rank}") for rank in range(count)]
     shown = visible()
     if not torch.cuda.is_initialized() and shown is not None:
         everyone = [each for text in texts for each in text.decode().split(",")]

@@ -8,6 +8,7 @@ from typing import Any
 from runtime.train._api.checkpoint import Checkpoint
 from runtime.train._api.config import RunConfig, ScalingConfig
 from runtime.train._api.trainer import DataParallelTrainer
+from runtime.train._api.validation import ValidationConfig
 from runtime.train.data_config import DataConfig
 from runtime.train.torch.config import TorchConfig
 
@@ -41,7 +42,7 @@ class TorchTrainer(DataParallelTrainer):
         run_config: RunConfig | None = None,
         datasets: Mapping[str, Any] | None = None,
         dataset_config: DataConfig | None = None,
-        validation_config: Any = None,
+        validation_config: ValidationConfig | None = None,
         metadata: Mapping[str, Any] | None = None,
         resume_from_checkpoint: Checkpoint | None = None,
     ) -> None:

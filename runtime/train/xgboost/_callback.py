@@ -3,35 +3,21 @@
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import xgboost
 
 from runtime.train._api.checkpoint import Checkpoint
-from runtime.train._run.boosting import BoostingReports, Metrics
+from runtime.train._run.boosting import BoostingCallback
 
 
-class RayTrainReportCallback(xgboost.callback.TrainingCallback):  # type: ignore[misc]
+class RayTrainReportCallback(BoostingCallback, xgboost.callback.TrainingCallback):  # type: ignore[misc]
     """Reports after each iteration. A metric's name is that of the evaluated data and XGBoost's, "train-logloss".
 
-    Args: see `runtime.train._run.boosting.BoostingReports`.
+    Args: see `runtime.train._run.boosting.BoostingCallback`.
     """
 
     CHECKPOINT_NAME = "model.ubj"
-
-    def __init__(
-        self,
-        metrics: Metrics | None = None,
-        filename: str = CHECKPOINT_NAME,
-        frequency: int = 0,
-        checkpoint_at_end: bool = True,
-        results_postprocessing_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
-    ) -> None:
-        super().__init__()
-        self._reports = BoostingReports(
-            metrics, filename, frequency, checkpoint_at_end, results_postprocessing_fn
-        )
 
     @classmethod
     def get_model(cls, checkpoint: Checkpoint, filename: str = CHECKPOINT_NAME) -> xgboost.Booster:
@@ -46,10 +32,10 @@ class RayTrainReportCallback(xgboost.callback.TrainingCallback):  # type: ignore
         metrics = {
             f"{data}-{name}": values[-1] for data, row in evals_log.items() for name, values in row.items()
         }
-        self._reports.after(model.num_boosted_rounds() - 1, metrics, model.save_model)
+        self._after(model.num_boosted_rounds() - 1, metrics, model.save_model)
         return False
 
     def after_training(self, model: Any) -> Any:
         """Called by XGBoost."""
-        self._reports.end(model.num_boosted_rounds() - 1, model.save_model)
+        self._end(model.num_boosted_rounds() - 1, model.save_model)
         return model

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from runtime.train._api.trainer import DataParallelTrainer
+from runtime.train._run.boosting import BoostingTrainer
 from runtime.train.xgboost._backend import XGBoostConfig
 from runtime.train.xgboost._callback import RayTrainReportCallback
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from runtime.train._api.checkpoint import Checkpoint
 
 
-class XGBoostTrainer(DataParallelTrainer):
+class XGBoostTrainer(BoostingTrainer):
     """Runs a training function on several workers, each with XGBoost's communicator: `xgboost.train` on a shard of the
     rows trains one model of all.
 
     Args:
         train_loop_per_worker: the training function.
         xgboost_config: how the workers are connected.
-        options: of `DataParallelTrainer`.
+        options: of `DataParallelTrainer`. Those of Ray's earlier versions raise (`BoostingTrainer`).
     """
 
     def __init__(
         self,
-        train_loop_per_worker: Callable[..., Any],
+        train_loop_per_worker: Callable[..., Any] | None = None,
         *,
         xgboost_config: XGBoostConfig | None = None,
         **options: Any,

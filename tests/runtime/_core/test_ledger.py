@@ -226,6 +226,24 @@ def test_a_returned_bundle_voids_what_is_inside() -> None:
     assert accounts.total == units(CPU=2)
 
 
+def test_a_whole_lent_in_a_bundle_is_there_for_tasks_outside_too() -> None:
+    accounts = ledger(CPU=2)
+    accounts.prepare_bundle(PG, 0, units(CPU=2))
+    accounts.commit_bundle(PG, 0)
+    inside = accounts.allocate(rewrite_for_group(units(CPU=2), HEX, 0))
+    assert inside is not None
+    before = dict(accounts.available)
+    assert accounts.allocate(units(CPU=1)) is None
+    assert accounts.lend(inside, whole=True)
+    assert accounts.available["CPU"] == units(CPU=2)["CPU"]
+    taken(accounts, CPU=2)
+    accounts.unlend(inside)
+    assert accounts.available["CPU"] == -units(CPU=2)["CPU"]
+    assert {name: amount for name, amount in accounts.available.items() if name != "CPU"} == {
+        name: amount for name, amount in before.items() if name != "CPU"
+    }
+
+
 def test_a_bundle_made_again_is_not_hurt_by_a_late_release() -> None:
     accounts = ledger(CPU=2)
     for _ in range(2):

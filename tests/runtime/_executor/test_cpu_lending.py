@@ -149,3 +149,25 @@ def test_a_task_that_is_cancelled_while_it_waits_is_interrupted(parts: Parts, ma
     with pytest.raises(KeyboardInterrupt):
         parts.lending.blocking_wait(is_ready, 60.0)
     assert parts.agent.sent == [Blocked(), Unblocked()]
+
+
+def test_a_thread_that_lends_all_does_not_end_the_lending_of_the_main_thread(parts: Parts) -> None:
+    """What the main thread waits for could not run otherwise."""
+    lending = parts.lending
+
+    def is_ready() -> bool:
+        if lending.sends_back and len(parts.agent.sent) == 1:
+            with lending.lent(), lending.lent():
+                assert parts.agent.sent[1:] == [Blocked(whole=True)]
+            return True
+        return False
+
+    assert lending.blocking_wait(is_ready, None)
+    assert parts.agent.sent == [Blocked(), Blocked(whole=True), Unblocked(), Blocked(), Unblocked()]
+
+
+def test_the_main_thread_does_not_end_the_lending_of_a_thread(parts: Parts) -> None:
+    with parts.lending.lent():
+        assert not parts.lending.blocking_wait(lambda: False, 60.0)
+        assert parts.agent.sent == [Blocked(whole=True), Blocked()]
+    assert parts.agent.sent[2:] == [Unblocked()]

@@ -7,7 +7,7 @@ from typing import cast
 from runtime._clients.control import ControlClient
 from runtime._core.ledger import Ledger
 from runtime._core.nodes import HEARTBEAT_TIMEOUT_S
-from runtime._node.reporter import HEARTBEAT_S, Reporter
+from runtime._node.reporter import FREED_INTERVAL_S, HEARTBEAT_S, MIN_INTERVAL_S, Reporter
 from runtime._wire.messages.base import Message
 from tests.sim.world import run_virtual
 
@@ -22,7 +22,7 @@ class Control:
         self.sent_s.append(asyncio.get_running_loop().time())
 
 
-def beats(for_s: float, change_every_s: float = 0.0) -> list[float]:
+def beats(for_s: float, change_every_s: float = 0.0, is_freed: bool = False) -> list[float]:
     """When reports go out."""
     control, ledger = Control(), Ledger({"CPU": 40_000})
 
@@ -36,7 +36,10 @@ def beats(for_s: float, change_every_s: float = 0.0) -> list[float]:
             await asyncio.sleep(change_every_s or for_s)
             if change_every_s:
                 ledger.allocate({"CPU": 1})
-                reporter.changed()
+                if is_freed:
+                    reporter.freed()
+                else:
+                    reporter.changed()
         reporter.close()
 
     run_virtual(main())
@@ -54,3 +57,11 @@ def test_who_has_nothing_to_say_beats_often_enough() -> None:
 
 def test_a_change_is_told_at_once() -> None:
     assert max(gaps(beats(10.0, change_every_s=0.3))) < 0.31
+
+
+def test_that_an_actor_has_ended_is_told_sooner() -> None:
+    often = gaps(beats(1.0, change_every_s=0.0004))
+    assert min(often) > MIN_INTERVAL_S - 0.001
+    soon = gaps(beats(1.0, change_every_s=0.0004, is_freed=True))
+    assert max(soon[1:-1]) < FREED_INTERVAL_S + 0.001
+    assert min(soon[1:-1]) > FREED_INTERVAL_S - 0.001

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -105,6 +106,14 @@ class TestPrefetching:
             batches = made.iter_batches(batch_size=7, prefetch_batches=0)
             return [len(ids(batches)), sum(1 for _ in made.iter_rows()), made.materialize().count()]
 
+        @ray.remote(num_cpus=cpus)
+        def in_threads() -> list[int]:
+            made = numbers(100, 4).map_batches(lambda batch: batch)
+            ways = [made.iter_batches(batch_size=7, prefetch_batches=n) for n in (0, 1)]
+            with ThreadPoolExecutor() as threads:
+                return [*threads.map(lambda each: len(ids(each)), ways)]
+
+        assert ray.get(in_threads.remote(), timeout=60) == [100] * 2
         assert ray.get([whole.remote() for _ in range(cpus)], timeout=120) == [100] * cpus
         assert ray.get(unprepared.remote(), timeout=60) == [100] * 3
 
@@ -132,6 +141,29 @@ class TestPrefetching:
         assert eventually(lambda: ray.available_resources().get("CPU", 0) == cpus)
         parts = numbers(10 * cpus, 5).map_batches(lambda batch: batch).streaming_split(cpus, equal=True)
         assert ray.get([part.remote(each) for each in parts], timeout=120) == [10] * cpus
+
+    def test_consumers_in_a_placement_group_that_holds_all_cpus(self) -> None:
+        cpus = int(ray.cluster_resources()["CPU"])
+        group = ray.util.placement_group([{"CPU": cpus}])
+        ray.get(group.ready(), timeout=60)
+        inside = {
+            "num_cpus": cpus,
+            "scheduling_strategy": ray.util.scheduling_strategies.PlacementGroupSchedulingStrategy(group),
+        }
+
+        @ray.remote(**inside)
+        class Actor:
+            def whole(self) -> int:
+                return len(ids(numbers(100, 4).map_batches(lambda batch: batch).iter_batches(batch_size=7)))
+
+        @ray.remote(**inside)
+        def task() -> int:
+            return len(ids(numbers(100, 4).map_batches(lambda batch: batch).iter_batches(batch_size=7)))
+
+        assert ray.get(task.remote(), timeout=60) == 100
+        assert ray.get(Actor.remote().whole.remote(), timeout=60) == 100
+        ray.util.remove_placement_group(group)
+        assert eventually(lambda: ray.available_resources().get("CPU", 0) == cpus)
 
 
 def resumed(make: Any, options: dict[str, Any], batches: int) -> tuple[list[int], list[int]]:

@@ -228,17 +228,19 @@ def test_a_wrong_storage_path_is_an_error(tmp_path: pathlib.Path) -> None:
         fit(reports, tmp_path)
 
 
-def uploads_later(config: dict[str, Any]) -> None:
+def uploads_later(config: dict[str, Any]) -> list[int]:
     for step in range(3):
         save(config["folder"], {"step": step}, checkpoint_upload_mode=train.CheckpointUploadMode.ASYNC)
     known = train.get_all_reported_checkpoints()
-    train.report({"known": [one.metrics["step"] for one in known]})
+    train.report({"step": 3})
+    return [one.metrics["step"] for one in known]
 
 
 def test_checkpoints_that_are_uploaded_later_are_all_committed(tmp_path: pathlib.Path) -> None:
     keep = train.CheckpointConfig(num_to_keep=2)
     result = fit(uploads_later, tmp_path, workers=1, checkpoint_config=keep)
-    assert result.metrics == {"known": [1, 2]}
+    assert result.return_value == [1, 2]
+    assert result.metrics == {"step": 2}  # of the latest checkpoint
     assert [metrics["step"] for _, metrics in result.best_checkpoints] == [1, 2]
 
 

@@ -4,29 +4,18 @@ from __future__ import annotations
 
 import os
 import pathlib
-import random
 import signal
 import tempfile
 from typing import Any
 
-import fsspec
 import pytest
-from fsspec.implementations.dirfs import DirFileSystem
 
 from runtime import train
 from runtime.train._api.trainer import DataParallelTrainer
 from tests.runtime.train._run.conftest import content, small_disk
+from tests.runtime.train.flaky import storage_in
 
 pytestmark = pytest.mark.usefixtures("session")
-
-
-class Flaky(DirFileSystem):  # type: ignore[misc]
-    """One write in ten fails, at random."""
-
-    def pipe_file(self, path: str, value: bytes, **options: Any) -> None:
-        if random.random() < 0.1:
-            raise ConnectionResetError("the storage has hung up")
-        super().pipe_file(path, value, **options)
 
 
 def trains(config: dict[str, Any]) -> None:
@@ -65,9 +54,8 @@ def fit(function: Any, folder: pathlib.Path, failures: int = 0, **run: Any) -> t
 
 
 def test_a_remote_one_that_fails_and_a_worker_that_dies_lose_nothing(tmp_path: pathlib.Path) -> None:
-    for name in ("remote", "own"):
-        (tmp_path / name).mkdir()
-    storage = Flaky(path=str(tmp_path / "remote"), fs=fsspec.filesystem("file"))
+    (tmp_path / "own").mkdir()
+    storage = storage_in(tmp_path / "remote")
     kept = train.CheckpointConfig(num_to_keep=2, checkpoint_score_attribute="score")
     result = fit(
         trains, tmp_path / "own", 1, storage_path="runs", storage_filesystem=storage, checkpoint_config=kept

@@ -29,6 +29,8 @@ from runtime.train._core.records import (
     encode,
 )
 from runtime.train._core.reports import Complete
+from runtime.train._core.validations import Outcome, Pending
+from runtime.train._core.validations import ReportedCheckpointStatus as Status
 from tests.sim.controllers.world import Chances, SimActor, SimEngine
 from tests.sim.events import Events
 
@@ -52,6 +54,8 @@ class Program:
     leaves_late: float = 0.05
     restarts_late_s: float = 20.0
     large: float = 0.2
+    validations: float = 0.0
+    validation_timeout_s: float | None = None
 
     def does(self, what: str, step: int, chance: float) -> bool:
         return random.Random(f"{self.seed} {what} {step}").random() < chance
@@ -73,12 +77,18 @@ class MemoryKeeper:
         self.committed: list[int] = []  # steps with checkpoints
         self.first_attempt = 0  # attempts of earlier controllers
         self.is_closed = False
+        self.pending: dict[str, Pending] = {}
+        self.outcomes: list[Outcome] = []
+        self.leftovers: list[int] = []  # not tidied
+        self.validation_timeout_s: float | None = None
 
     def open(self) -> Opened:
-        return Opened(self._packed(), self.failures)
+        self.leftovers.clear()
+        return Opened(self._packed(), self.failures, [*self.pending.values()])
 
     def keep(self, reports: Sequence[Complete]) -> Kept:
         self._perhaps_fail()
+        before = {*self.pending}
         for report in reports:
             told = [tuple(map(int, one.decode().split())) for one in report.metrics]
             attempt, _, step = told[0]
@@ -94,7 +104,29 @@ class MemoryKeeper:
                     self.world.fail(f"checkpoint {step} after {self.latest} with {len(report.parts)} parts")
                 self.latest = step
                 self.committed.append(step)
+                self.leftovers.append(step)
+                if report.validation:
+                    name = report.checkpoint
+                    self.pending[name] = Pending(name, (name,), self.validation_timeout_s)
+            elif report.validation:
+                self.world.fail(f"step {step} is to be validated without a checkpoint")
             self.kept.append((attempt, step))
+        pending = [one for name, one in self.pending.items() if name not in before]
+        return Kept(self._packed(), pending, [*self.leftovers] or None)
+
+    def tidy(self, leftovers: Sequence[list[int]]) -> None:
+        self._perhaps_fail()
+        done = {step for each in leftovers for step in each}
+        self.leftovers = [step for step in self.leftovers if step not in done]
+
+    def validated(self, outcome: Outcome) -> Kept:
+        self._perhaps_fail()
+        if outcome.name not in self.pending:
+            self.world.fail(f"{outcome} comes twice, or its checkpoint is not committed")
+        if outcome.status is Status.VALIDATED and outcome.metrics != outcome.name:
+            self.world.fail(f"{outcome} has the metrics of another checkpoint")
+        del self.pending[outcome.name]
+        self.outcomes.append(outcome)
         return Kept(self._packed())
 
     def failed(self, failures: int, errors: Mapping[int, BaseException]) -> None:
@@ -110,11 +142,13 @@ class MemoryKeeper:
         return batch
 
     def checkpoints(self) -> bytes:
-        return str(self.committed).encode()
+        return str(len(self.pending)).encode()
 
     def close(self, error: BaseException | None, value: bytes) -> Any:
         self._perhaps_fail()
         self.is_closed = True
+        if self.leftovers and not isinstance(error, OSError):
+            self.world.fail(f"{self.leftovers} are not tidied")
         return error, value
 
     def _packed(self) -> bytes:
@@ -143,6 +177,7 @@ class Training:
     has_ended: bool = False  # the function
     is_leaving: bool = False
     waits_for: tuple[str, int] | None = None
+    wants_validated: bool = False
     told: set[tuple[str, int]] = field(default_factory=set)
     reported: int = 0
     preempted: dict[str, list[int]] = field(default_factory=dict)
@@ -271,16 +306,18 @@ class TrainEngine(SimEngine):
         records: list[Record] = []
         if program.does("checkpoint", step, program.checkpoints):
             part, name = Uploaded(number, f"part {rank}".encode()), f"step {step}"
+            validation = b"v" if program.does("validation", step, program.validations) else b""
             if program.does("asynchronous", step, 0.5):
-                records.append(Reported(number, told, name))
+                records.append(Reported(number, told, name, validation=validation))
                 self._after(lambda: self._uploaded(training, part))
             else:
-                records += [part, Reported(number, told, name, is_waiting=True)]
+                records += [part, Reported(number, told, name, True, validation)]
                 training.waits_for = ("committed", number + 1)
         else:
             records.append(Reported(number, told))
             if program.does("list", step, program.lists):
-                records.append(Wanted(-1 - number, number + 1))
+                training.wants_validated = program.does("validated", step, 0.5)
+                records.append(Wanted(-1 - number, number + 1, training.wants_validated))
                 training.waits_for = ("answer", -1 - number)
         training.reported += 1
         self._send(training, records)
@@ -303,6 +340,8 @@ class TrainEngine(SimEngine):
                         ranks = [str(rank).encode() for rank in range(training.place.world_size)]
                         if not is_list and decoded(data) != ranks:
                             self.world.fail(f"the answer is not that of all ranks: {data!r}")
+                        if is_list and training.wants_validated and data != b"0":
+                            self.world.fail(f"{data!r} validations are pending")
                         training.told.add(("answer", number))
                     case Preempted(ranks):
                         training.preempted = ranks

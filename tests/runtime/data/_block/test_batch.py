@@ -180,3 +180,24 @@ def test_a_frame_with_tensors_keeps_the_order_of_its_columns() -> None:
     frame = batch.to_pandas(table)
     assert list(frame.columns) == ["t", "a", "o"]
     assert batch.from_batch(frame).schema.types == table.schema.types
+
+
+def test_rows_in_parts_make_the_block_of_all_rows() -> None:
+    parts: list[list[dict[str, Any]]] = [
+        [{"a": 1}, {"a": 2}],
+        [],
+        [{"b": "x", "a": 3}],
+        [{"b": "y"}],
+        [{"c": 0.5}],
+    ]
+    rows = batch.Rows()
+    for part in parts:
+        rows.add(part)
+    whole = [row for part in parts for row in part]
+    assert len(rows) == len(whole)
+    assert rows.table().equals(batch.from_rows(whole))
+    assert rows.table().to_pydict() == {
+        "a": [1, 2, 3, None, None],
+        "b": [None, None, "x", "y", None],
+        "c": [None, None, None, None, 0.5],
+    }

@@ -48,3 +48,46 @@ def test_blocks_that_exist_anyway_do_not_count() -> None:
     epoch = Epoch(blocks(10, size_bytes=0), parts=2, equal=True, most_bytes=5)
     assert len([part for part in iter(lambda: epoch.next(0), None) if part is not Held.BY_OTHERS]) == 10
     assert len(list(iter(lambda: epoch.next(1), None))) == 10
+
+
+def placed(*nodes: str, size_bytes: int = 10) -> Iterator[Block]:
+    return (Block(f"{node}{i}", 1, size_bytes=size_bytes, nodes=(node,)) for i, node in enumerate(nodes))
+
+
+def taken(epoch: Epoch, *parts: int) -> list[str | None]:
+    """The blocks that parts get."""
+    return [
+        found if found is None else found[0]
+        for found in map(epoch.next, parts)
+        if found is not Held.BY_OTHERS
+    ]
+
+
+class TestHomes:
+    def test_blocks_go_to_readers_on_their_nodes(self) -> None:
+        epoch = Epoch(placed("b", "a", "a", "b"), 2, False, 100, ["a", "b"])
+        assert taken(epoch, 0, 1, 0, 1, 0, 1) == ["a1", "b0", "a2", "b3", None, None]
+        assert epoch.is_over
+
+    def test_a_reader_that_does_not_come_keeps_one_block_at_most_and_none_at_the_end(self) -> None:
+        epoch = Epoch(placed("b", "b", "b"), 2, False, 100, ["a", "b"])
+        assert taken(epoch, 0, 0) == ["b1", "b2"]
+        assert epoch.waiting_bytes == 10
+        assert taken(epoch, 0, 0) == ["b0", None]
+        assert epoch.waiting_bytes == 0
+
+    def test_others_take_what_waits_if_it_takes_too_many_bytes(self) -> None:
+        epoch = Epoch(placed("b", "a", "a"), 2, False, 10, ["a", "b"])
+        assert taken(epoch, 0, 0, 1) == ["b0", "a1", "a2"]
+
+    def test_a_reader_that_leaves_leaves_its_block_to_others(self) -> None:
+        epoch = Epoch(placed("b", "a", "b"), 2, False, 100, ["a", "b"])
+        assert taken(epoch, 0) == ["a1"]
+        epoch.leave(1)
+        assert taken(epoch, 0, 0, 0) == ["b2", "b0", None]
+        assert epoch.is_over
+        assert epoch.waiting_bytes == 0
+
+    def test_readers_on_one_node_or_on_unknown_ones(self) -> None:
+        epoch = Epoch(placed("a", "c", "a", "a"), 3, False, 100, ["a", "a", None])
+        assert taken(epoch, 2, 1, 0, 1) == ["c1", "a2", "a0", "a3"]

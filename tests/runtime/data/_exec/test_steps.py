@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from runtime.data._exec.steps import Attempt, UdfStep, file_number, step_of, task_number
+from runtime.data._exec.steps import ROWS_AT_A_TIME, Attempt, UdfStep, file_number, step_of, task_number
 from runtime.data._plan import nodes
 from runtime.data.expressions import col, lit, monotonically_increasing_id, random
 
@@ -99,3 +99,24 @@ def test_flat_map_takes_all_iterables() -> None:
 def test_what_is_no_row_is_named(kind: nodes.UdfKind, fn: Callable[[Any], Any], told: str) -> None:
     with pytest.raises(TypeError, match=told):
         outputs(kind, fn)
+
+
+def test_rows_of_a_large_block() -> None:
+    count = 2 * ROWS_AT_A_TIME + 1
+    table = pa.table({"x": range(count)})
+    step = UdfStep(nodes.Udf("flat_map", lambda row: [row, {"y": -row["x"]}] if row["x"] % 2 else []))
+    (made,) = step(iter([table]), Attempt())
+    odd = range(1, count, 2)
+    assert made.to_pydict() == {
+        "x": [x for each in odd for x in (each, None)],
+        "y": [y for each in odd for y in (None, -each)],
+    }
+
+    def fail(row: dict[str, int]) -> dict[str, int]:
+        if row["x"] == count - 1:
+            raise ValueError("the last one")
+        return row
+
+    with pytest.raises(ValueError, match="the last one") as caught:
+        list(UdfStep(nodes.Udf("map", fail))(iter([table]), Attempt()))
+    assert f"at row {count - 1} of its block" in "".join(caught.value.__notes__)

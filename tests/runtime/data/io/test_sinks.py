@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import fsspec
 import numpy as np
 import pyarrow as pa
@@ -232,6 +234,17 @@ class TestParquet:
         metadata = pq.read_metadata(tmp_path / name)
         assert [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)] == [3]
         assert metadata.row_group(0).column(0).compression == "ZSTD"
+
+    @pytest.mark.parametrize(
+        ("arguments", "stored"),
+        [({}, "INT64"), ({"store_decimal_as_integer": False}, "FIXED_LEN_BYTE_ARRAY")],
+    )
+    def test_decimals_are_integers_unless_told_otherwise(self, tmp_path, arguments, stored):
+        table = pa.table({"price": pa.array([Decimal("1.50"), None], pa.decimal128(15, 2))})
+        write(ParquetDatasink(tmp_path, arrow_parquet_args=arguments), [table])
+        (name,) = files(tmp_path)
+        assert pq.ParquetFile(tmp_path / name).schema.column(0).physical_type == stored
+        assert pq.read_table(tmp_path / name).equals(table)
 
     def test_arguments_made_in_the_task(self, tmp_path):
         sink = ParquetDatasink(tmp_path, arrow_parquet_args_fn=lambda: {"row_group_size": 1})

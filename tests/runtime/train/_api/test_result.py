@@ -74,7 +74,7 @@ def test_from_the_folder_of_a_run(tmp_path: pathlib.Path, kind: str) -> None:
 def test_a_run_without_a_checkpoint(tmp_path: pathlib.Path) -> None:
     (tmp_path / "result.json").write_text('{"status": "FINISHED", "metrics": {"a": 1}}')
     read = Result.from_path(tmp_path)
-    assert (read.metrics, read.checkpoint, read.best_checkpoints) == ({"a": 1}, None, [])
+    assert (read.metrics, read.checkpoint, read.best_checkpoints) == (None, None, [])
 
 
 def test_of_a_folder_that_is_none(tmp_path: pathlib.Path) -> None:

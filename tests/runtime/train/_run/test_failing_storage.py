@@ -183,11 +183,12 @@ from runtime.train import Checkpoint
 from runtime.train._run import files
 from runtime.train._run.storage import RunStorage
 copy = files.copy
-def slow(source, path, target, new_path, size_bytes, draft, beat):
+def slow(source, path, target, new_path, size_bytes, draft, beat, **options):
     def stop():
         print("half", flush=True)
         sys.stdin.read()
-    return copy(source, path, target, new_path, size_bytes, draft, stop if path.endswith("z") else beat)
+    beat = stop if path.endswith("z") else beat
+    return copy(source, path, target, new_path, size_bytes, draft, beat, **options)
 files.copy = slow
 storage = RunStorage(sys.argv[1], "run")
 storage.open()
@@ -206,7 +207,7 @@ def test_a_process_that_is_killed_while_it_uploads_leaves_nothing(tmp_path: path
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"half\n"
-        assert (runs / "run/c/a").exists()
+        assert eventually((runs / "run/c/a").exists)
         assert not (runs / "run/c/z").exists()
         process.send_signal(signal.SIGKILL)
     storage = RunStorage(str(runs), "run")
@@ -246,7 +247,7 @@ def exercise(storage: RunStorage, tmp_path: pathlib.Path) -> None:
         checkpoint = folder_of(tmp_path / name, model=big, inner__x=name)
         storage.commit(name, [storage.upload(checkpoint, name, 0, never)], {"step": step})
     storage.upload(folder_of(tmp_path / "c"), "c", 0, never)
-    storage.delete("a")
+    storage.remove(storage.hide("a"))
     later = pickle.loads(pickle.dumps(storage))
     later.open()
     [one] = later.committed()

@@ -29,11 +29,14 @@ class Seen(train.UserCallback):
         self.errors.append(worker_exceptions)
 
 
-def fit(function: Callable[..., Any], folder: pathlib.Path, **run: Any) -> train.Result:
+def fit(
+    function: Callable[..., Any], folder: pathlib.Path, validation_config: Any = None, **run: Any
+) -> train.Result:
     return DataParallelTrainer(
         function,
         scaling_config=train.ScalingConfig(num_workers=0),
         run_config=train.RunConfig(name="run", storage_path=str(folder / "runs"), **run),
+        validation_config=validation_config,
     ).fit()
 
 
@@ -91,6 +94,54 @@ def test_the_functions_error_is_the_runs(tmp_path: pathlib.Path) -> None:
     assert len(seen.errors) == 1
     with pytest.raises(RuntimeError, match="training function"):
         train.get_context()
+
+
+def test_failures_are_forgiven_and_the_function_goes_on_from_its_checkpoint(tmp_path: pathlib.Path) -> None:
+    begun = []
+
+    def function() -> int:
+        first = train.get_checkpoint()
+        begun.append(0 if first is None else state(first) + 1)
+        for step in range(begun[-1], 5):
+            save(own, step)
+            if step == 1 or (step == 3 and len(begun) == 2):
+                raise ValueError(f"step {step}")
+        return begun[-1]
+
+    own = tmp_path / "own"
+    own.mkdir()
+    seen = Seen()
+    failures = train.FailureConfig(max_failures=2)
+    assert fit(function, tmp_path, failure_config=failures, callbacks=[seen]).return_value == 4
+    assert begun == [0, 2, 4]
+    assert [str(error[0]) for error in seen.errors] == ["step 1", "step 3"]
+    assert [metrics["step"] for (metrics,), _ in seen.reports] == [0, 1, 2, 3, 4]
+
+
+def test_checkpoints_are_validated_here(tmp_path: pathlib.Path) -> None:
+    def validate(checkpoint: Any, offset: int = 0) -> dict[str, Any]:
+        if state(checkpoint) == 1:
+            raise ValueError("bad")
+        return {"score": state(checkpoint) + offset, "pid": os.getpid()}
+
+    def function() -> list[Any]:
+        save(own, 0, validation=True)
+        save(own, 1, validation=train.ValidationTaskConfig({"offset": 2}))
+        save(own, 2, validation=train.ValidationTaskConfig({"offset": 3}))
+        found = train.get_all_reported_checkpoints()
+        return [(one.status.name, one.metrics.get("score"), one.metrics.get("pid")) for one in found]
+
+    own = tmp_path / "own"
+    own.mkdir()
+    result = fit(function, tmp_path, validation_config=train.ValidationConfig(validate))
+    own_pid = os.getpid()
+    assert result.return_value == [
+        ("VALIDATED", 0, own_pid),
+        ("VALIDATION_FAILED", None, None),
+        ("VALIDATED", 5, own_pid),
+    ]
+    with pytest.raises(train.WorkerGroupError, match="needs a validation function"):
+        fit(lambda: save(own, 0, validation=True), tmp_path)
 
 
 def test_a_callback_that_fails_ends_the_run(tmp_path: pathlib.Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import threading
 from collections.abc import Iterator
@@ -71,10 +72,10 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Uploads go on when it is set."""
     event, copy = threading.Event(), files.copy
 
-    def waits(*arguments: Any) -> Any:
+    def waits(*arguments: Any, **options: Any) -> Any:
         while not event.wait(0.01):
             arguments[-1]()  # the beat
-        return copy(*arguments)
+        return copy(*arguments, **options)
 
     monkeypatch.setattr(files, "copy", waits)
     yield event
@@ -122,3 +123,21 @@ def test_uploads_are_given_up_by_who_is_to_leave(worker: Worker, gate: threading
     worker.session.leave()
     assert eventually(lambda: not any(folder.exists() for folder in folders))
     assert worker.uploads() == 0
+
+
+def test_an_upload_that_is_nearly_done_is_finished_by_who_is_to_leave(
+    worker: Worker, gate: threading.Event
+) -> None:
+    """The others may have given this report: its checkpoint counts, and no step is repeated."""
+
+    def leave() -> None:
+        worker.session.leave()
+        gate.set()
+
+    threading.Timer(0.05, leave).start()
+    with contextlib.suppress(Left):
+        worker.report("a", SYNC)
+    assert eventually(lambda: any(isinstance(one, Reported) for one in worker.records))
+    assert worker.uploads() == 1
+    with pytest.raises(Left):
+        worker.session.report({})

@@ -55,7 +55,7 @@ class TestEveryKind:
         storage.open()
         for step, name in enumerate(("z", "a", "m")):
             save(storage, tmp_path, name, step)
-        storage.delete("a")
+        storage.remove(storage.hide("a"))
         save(storage, tmp_path, "b", 3)
         for one in (storage, pickle.loads(pickle.dumps(storage))):
             assert [(each.name, each.metrics["step"]) for each in one.committed()] == [
@@ -89,7 +89,7 @@ class TestEveryKind:
         own, _ = storage._place()
         with monkeypatch.context() as patch:
             patch.setattr(own, "remove", raising(PermissionError(13, "no")))
-            storage.delete("a")
+            storage.remove(storage.hide("a"))
         assert [one.name for one in storage.committed()] == ["b"]
         later = pickle.loads(pickle.dumps(storage))
         later.open()
@@ -142,7 +142,7 @@ class TestEveryKind:
         later = pickle.loads(pickle.dumps(storage))
         later.open()
         assert [content(one.checkpoint)["model"] for one in later.committed()] == [b"m", b"n"]
-        later.delete("b")
+        later.remove(later.hide("b"))
         assert not (tmp_path / "elsewhere").exists()
 
 

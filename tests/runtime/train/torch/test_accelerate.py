@@ -16,13 +16,13 @@ from runtime.train.torch import TorchTrainer
 from tests.runtime.train.torch import digits
 
 
-def with_accelerate(config: dict[str, Any]) -> None:
+def with_accelerate(config: dict[str, Any]) -> dict[str, Any]:
     from accelerate import Accelerator
 
     accelerator = Accelerator(cpu=True)
     model = accelerator.prepare(digits.model())
     got = digits.loop(model, accelerator.process_index, accelerator.num_processes)
-    train.report({"processes": accelerator.num_processes, "device": str(accelerator.device), **got})
+    return {"processes": accelerator.num_processes, "device": str(accelerator.device), **got}
 
 
 def test_a_loop_with_accelerate_computes_what_torch_alone_does(
@@ -35,5 +35,6 @@ def test_a_loop_with_accelerate_computes_what_torch_alone_does(
         scaling_config=train.ScalingConfig(num_workers=2),
         run_config=train.RunConfig(storage_path=str(tmp_path)),
     ).fit()
-    assert (result.metrics["processes"], result.metrics["device"]) == (2, "cpu")
-    assert result.metrics["weights"] == pytest.approx(alone["weights"], rel=1e-4)
+    found = result.return_value
+    assert (found["processes"], found["device"]) == (2, "cpu")
+    assert found["weights"] == pytest.approx(alone["weights"], rel=1e-4)

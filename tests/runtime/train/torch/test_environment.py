@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from runtime.train.torch._environment import Place, interface_of, variables
+from runtime.train._api.context import TrainContext
+from runtime.train._core.ranks import Place
+from runtime.train.torch._environment import interface_of, variables
 
 
 def test_ranks_address_and_device() -> None:
-    place = Place(rank=3, world_size=4, local_rank=1, local_world_size=2, node_rank=1)
-    assert variables(place, "10.0.0.7", 4711, "cuda:1") == {
+    context = TrainContext(
+        Place(worker=0, rank=3, world_size=4, local_rank=1, local_world_size=2, node_rank=1), "run"
+    )
+    assert variables(context, "10.0.0.7", 4711, "cuda:1") == {
         "RANK": "3",
         "WORLD_SIZE": "4",
         "LOCAL_RANK": "1",

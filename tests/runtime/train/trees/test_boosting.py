@@ -100,6 +100,16 @@ def test_lightgbm(tmp_path: pathlib.Path) -> None:
     assert set(result.metrics) == {"train-l2"}
 
 
+@pytest.mark.parametrize("trainer", [XGBoostTrainer, LightGBMTrainer])
+def test_arguments_of_earlier_versions_say_what_to_use(trainer: Any) -> None:
+    with pytest.raises(DeprecationWarning, match="does not take params, label_column any more"):
+        trainer(params={}, label_column="target", datasets={})
+    with pytest.raises(DeprecationWarning, match="num_boost_round, dmatrix_params"):
+        trainer(boost_with_xgboost, num_boost_round=3, dmatrix_params={})
+    with pytest.raises(TypeError, match="train_loop_per_worker"):
+        trainer(datasets={})
+
+
 def test_what_belongs_into_a_training_function_says_so() -> None:
     with pytest.raises(RuntimeError, match="in a training function"):
         get_network_params()

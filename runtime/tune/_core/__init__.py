@@ -1,0 +1,1 @@
+"""What an experiment decides, without clock, threads and I/O."""

@@ -1,0 +1,1 @@
+"""What carries an experiment out: runners, folders, and the program that waits."""

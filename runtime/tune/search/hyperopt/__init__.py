@@ -1,0 +1,5 @@
+"""Search with HyperOpt."""
+
+from runtime.tune.search.hyperopt.hyperopt_search import HyperOptSearch
+
+__all__ = ["HyperOptSearch"]

@@ -1,0 +1,64 @@
+"""Runners that are reused, step by step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime._controllers.controller import ActorUp, Begin, Call, Done, Effect
+from runtime.tune._core.experiment import Experiment
+from runtime.tune._core.messages import Batch
+from runtime.tune._core.trial import TrialState
+from runtime.tune.schedulers import FIFOScheduler
+from tests.sim.tune.world import Book, setting, study_of
+
+
+class PauseOnce(FIFOScheduler):
+    """Pauses a trial at its first result."""
+
+    def on_trial_result(self, controller: Any, trial: Any, result: dict[str, Any]) -> str:
+        return self.PAUSE if result["training_iteration"] == 1 else self.CONTINUE
+
+
+def calls(effects: list[Effect]) -> list[Call]:
+    return [effect for effect in effects if isinstance(effect, Call)]
+
+
+def result(iteration: int, **more: Any) -> Batch:
+    return Batch([({"training_iteration": iteration, **more}, None)])
+
+
+def test_a_trial_that_goes_on_elsewhere_is_not_taken_from_there_when_its_first_runner_is_free() -> None:
+    study = study_of({}, saves=True, scheduler=PauseOnce(), num_samples=2)
+    study.replay((), Book())
+    experiment = Experiment(study, setting(study, reuses=True), lambda: None)
+    experiment.step(Begin(), 0.0)
+    (first,) = calls(experiment.step(ActorUp(("runner", 0)), 0.0))
+    (second,) = calls(experiment.step(ActorUp(("runner", 1)), 0.0))
+    one, other = study.trials
+    (save,) = calls(experiment.step(Done(first.key, result(1)), 1.0))
+    assert (save.method, one.state) == ("save", TrialState.PAUSED)
+    assert calls(experiment.step(Done(second.key, result(2, done=True)), 1.0))[0].method == "leave"
+    assert other.state is TrialState.TERMINATED
+    # The second runner is free before the first: the paused trial goes on there.
+    (leave,) = calls(experiment.step(Done(save.key, None), 2.0))
+    (again,) = calls(experiment.step(Done(("leave", 1, 2), (True, None)), 2.0))
+    assert (leave.method, again.method, again.actor) == ("leave", "begin", ("runner", 1))
+    experiment.step(Done(leave.key, (True, None)), 3.0)
+    assert one.state is TrialState.RUNNING
+    (end,) = calls(experiment.step(Done(again.key, result(2, done=True)), 4.0))
+    assert (end.method, end.actor) == ("leave", ("runner", 1))
+    assert one.state is TrialState.TERMINATED
+
+
+def test_an_answer_that_comes_late_is_not_taken_for_that_of_the_next_trial() -> None:
+    study = study_of({}, num_samples=2)
+    study.replay((), Book())
+    experiment = Experiment(study, setting(study, most_waiting=1, reuses=True), lambda: None)
+    experiment.step(Begin(), 0.0)
+    (first,) = calls(experiment.step(ActorUp(("runner", 0)), 0.0))
+    study.stop_trial(study.trials[0])
+    (leave,) = calls(experiment.step(ActorUp(("runner", 9)), 0.0))
+    (second,) = calls(experiment.step(Done(leave.key, (True, None)), 1.0))
+    assert (second.method, study.trials[1].state) == ("begin", TrialState.RUNNING)
+    experiment.step(Done(first.key, result(1)), 2.0)
+    assert study.trials[1].last_result == {}
