@@ -176,7 +176,9 @@ def test_a_run_goes_on_with_fewer_workers_when_a_node_is_gone(cluster: Any, tmp_
         assert eventually(lambda: (tmp_path / "of-2").exists())
         cluster.remove_node(cluster.east, allow_graceful=False)
 
-    assert eventually(lambda: ray.available_resources().get("CPU") == 4)  # it begins with as many as have room
+    assert eventually(
+        lambda: ray.available_resources().get("CPU") == 4
+    )  # it begins with as many as have room
     removing = threading.Thread(target=remove)
     removing.start()
     result = DataParallelTrainer(
