@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from runtime._process.metrics import metrics
 from runtime._transport import failures
 
 
@@ -15,3 +16,10 @@ def no_failures(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     yield
     failed = [record for record in caplog.get_records("call") if record.name == failures.log.name]
     assert not failed, failed[0].getMessage() + "\n" + (failed[0].exc_text or "")
+
+
+@pytest.fixture(autouse=True)
+def no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulated processes share those of this one, in which other tests may have measured something."""
+    monkeypatch.setattr(metrics, "changed", False)
+    monkeypatch.setattr(metrics, "_by_name", {})
