@@ -195,7 +195,11 @@ class Group:
             case Done(key):
                 effects += self._ended(key, now)
             case Failed(key, error):
-                if isinstance(error, ActorDiedError) and not isinstance(error, RayTaskError) and key in self._owner:
+                if (
+                    isinstance(error, ActorDiedError)
+                    and not isinstance(error, RayTaskError)
+                    and key in self._owner
+                ):
                     self._owner[key].is_gone = True
                 effects += self._ended(key, now)
             case Begin() | TimerFired():

@@ -68,7 +68,9 @@ def _container(folder: pathlib.Path) -> Iterator[NewShell]:
 @pytest.fixture
 def shell(new_shell: NewShell) -> Iterator[Shell]:
     shell = new_shell({"MARK": "m"})
-    shell.run("rm -rf ..?* .[!.]* *")
+    shell.run(
+        "find . -mindepth 1 -maxdepth 1 ! -name .ssh -exec rm -rf {} +"
+    )  # a connection may have to be made again
     yield shell
     shell.close()
 

@@ -77,7 +77,10 @@ def test_a_benchmark_prints_its_line(command: list[str], tmp_path: pathlib.Path)
         assert isinstance(figure["value"], int | float)
 
 
-BY_HAND = {"remote_driver": "wants a head that runs already, of ours or of Ray"}
+BY_HAND = {
+    "remote_driver": "wants a head that runs already, of ours or of Ray",
+    "tune_study": "the driver that the benchmark of tune kills",
+}
 
 
 def test_every_benchmark_is_run_by_all() -> None:

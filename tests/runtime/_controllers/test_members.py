@@ -30,7 +30,6 @@ from runtime.exceptions import ActorDiedError, RayTaskError
 LOST = RuntimeError("lost")
 
 
-
 def group(policy: Policy, **options: Any) -> Group:
     return Group(GroupSpec("g", "class", **options), policy)
 
