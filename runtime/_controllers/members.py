@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from runtime._core.fsm import Edge, Machine
-from runtime.exceptions import ActorDiedError, RayTaskError
 
 from .controller import (
     ActorDied,
@@ -80,14 +79,9 @@ CALLABLE = (MemberState.READY, MemberState.BUSY)
 
 
 class Member:
-    """One actor of a group.
+    """One actor of a group. `calls`: the keys of those that have not ended."""
 
-    Attributes:
-        calls: the keys of those that have not ended.
-        is_gone: a call has told that it is dead, before `ActorDied` came.
-    """
-
-    __slots__ = ("calls", "is_gone", "key", "machine", "node_id", "since_s")
+    __slots__ = ("calls", "key", "machine", "node_id", "since_s")
 
     def __init__(self, group: str, key: Key, now: float) -> None:
         self.key = key
@@ -95,18 +89,12 @@ class Member:
             f"member {key!r} of {group}", MemberState.STARTING, TRANSITIONS
         )
         self.calls: dict[Key, None] = {}
-        self.is_gone = False
         self.node_id = ""
         self.since_s = now
 
     @property
     def state(self) -> MemberState:
         return self.machine.state
-
-    @property
-    def is_callable(self) -> bool:
-        """Whether it takes calls."""
-        return self.machine.state in CALLABLE and not self.is_gone
 
     def move(self, event: MemberEvent, now: float) -> None:
         """Takes an edge of the table."""
@@ -192,15 +180,7 @@ class Group:
                     self._failed_starts += before is MemberState.STARTING
                     if before is not MemberState.DRAINING:
                         self._deaths.append(reason)
-            case Done(key):
-                effects += self._ended(key, now)
-            case Failed(key, error):
-                if (
-                    isinstance(error, ActorDiedError)
-                    and not isinstance(error, RayTaskError)
-                    and key in self._owner
-                ):
-                    self._owner[key].is_gone = True
+            case Done(key) | Failed(key):
                 effects += self._ended(key, now)
             case Begin() | TimerFired():
                 pass
@@ -234,7 +214,7 @@ class Group:
     ) -> list[Effect]:
         """Calls a member: that one, or the one with the fewest calls. Nothing if none has room: `free` tells before."""
         chosen = self.members.get(member) if member is not None else self._least_loaded()
-        if chosen is None or not chosen.is_callable:
+        if chosen is None or chosen.state not in CALLABLE:
             return []
         chosen.move(MemberEvent.CALLED, now)
         chosen.calls[key] = None
@@ -266,8 +246,7 @@ class Group:
     @property
     def free(self) -> int:
         """How many more calls the members take now."""
-        able = [member for member in self.members.values() if member.is_callable]
-        return sum(self.spec.most_calls - len(member.calls) for member in able)
+        return sum(self.spec.most_calls - len(member.calls) for member in self.in_state(*CALLABLE))
 
     def waiting_for(self) -> list[Wait]:
         """Starts, calls and ends of members."""
@@ -310,7 +289,7 @@ class Group:
         return [Kill(member.key)] if member.state is MemberState.DRAINING else []
 
     def _least_loaded(self) -> Member | None:
-        able = [m for m in self.members.values() if m.is_callable and len(m.calls) < self.spec.most_calls]
+        able = [m for m in self.in_state(*CALLABLE) if len(m.calls) < self.spec.most_calls]
         return min(able, key=lambda member: len(member.calls), default=None)
 
     def _standing(self, waiting: int, deaths: Sequence[str]) -> Standing:
