@@ -86,6 +86,7 @@ class SharedChannel:
         self.closed_at = 0.0
         self._links: dict[int, Link] = {}
         self._come: set[int] = set()
+        self._greeted: set[int] = set()  # others know nothing yet: what happens is told after the greeting
         self._lock = threading.Lock()
         self._is_released = False
 
@@ -105,6 +106,7 @@ class SharedChannel:
     def greeted(self, index: int) -> None:
         """The reader knows all that it needs: tells it what has happened already."""
         with self._lock:
+            self._greeted.add(index)
             link = self._links.get(index)
             failure, final = self.failure, self.final
         if link is None:
@@ -140,7 +142,7 @@ class SharedChannel:
             if self.failure is not None or self._is_released:
                 return
             self.failure = failure
-            links = list(self._links.values())
+            links = self._told()
             os.eventfd_write(self.news_fd, 1)
         for link in links:
             link.failed(failure)
@@ -154,9 +156,13 @@ class SharedChannel:
                 return
             self.final = final
             self.closed_at = time.monotonic()
-            links = list(self._links.values())
+            links = self._told()
         for link in links:
             link.closed(final)
+
+    def _told(self) -> list[Link]:
+        """The readers that are told what happens now. Under the lock."""
+        return [link for index, link in self._links.items() if index in self._greeted]
 
     def release_if_over(self, now: float) -> bool:
         """Gives everything up if the writer has closed and no reader needs it. Returns whether that is done.
