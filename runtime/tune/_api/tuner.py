@@ -81,7 +81,7 @@ class Tuner:
             raise RuntimeError(
                 "There are no results yet. Call fit() first, or Tuner.restore() an experiment."
             )
-        return self._grid(driver.past_trials(self._trainable.__name__, self._definition))
+        return self._grid(driver.past_trials(self._definition))
 
     @classmethod
     def restore(

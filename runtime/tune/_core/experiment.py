@@ -44,8 +44,8 @@ from .messages import Assignment, Batch
 from .study import Study
 from .trial import Trial, TrialState
 
-LOOK, END = "look", "end"
-"""Requests: for a view of the experiment; to end it."""
+LOOK = "look"
+"""The request for a view of the experiment."""
 BUDGET, FLUSH = "budget", "flush"
 """Timers."""
 FLUSH_S = 0.2
@@ -209,9 +209,7 @@ class Experiment:
             case TimerFired("flush"):
                 self._flush()
                 effects.append(Sleep(FLUSH, FLUSH_S))
-            case Requested(number, what):
-                if what == END:
-                    self.study.stop()
+            case Requested(number):
                 effects.append(Reply(number, self._setting.view(self.study)))
         if isinstance(event, Done | Failed):
             effects.append(Forget(event.key))

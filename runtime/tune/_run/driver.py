@@ -177,7 +177,7 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
     return study.trials
 
 
-def past_trials(trainable: str, definition: Definition) -> list[Trial]:
+def past_trials(definition: Definition) -> list[Trial]:
     """The trials of an experiment as its folder tells."""
     storage = storage_of(definition.run)
     staging = storage.folder

@@ -157,7 +157,6 @@ class ClassSession:
         self.kept = kept
         self._object: Trainable | None = None
         self._saved_at = -1
-        self._is_done = False
 
     def proceed(self, _ahead: int) -> Batch:
         """Makes one step. See `Runner.proceed`."""

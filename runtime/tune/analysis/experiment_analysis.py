@@ -59,7 +59,7 @@ class ExperimentAnalysis:
             definition = driver.load(self._storage)
             definition.run.name, definition.run.storage_path = name, parent
             definition.run.storage_filesystem = storage_filesystem
-            trials = driver.past_trials("trainable", definition)
+            trials = driver.past_trials(definition)
         self.trials = trials
         filesystem = None if self._storage.is_local else self._storage.storage_filesystem
         self._grid = ResultGrid(trials, self._storage.folder, default_metric, default_mode, filesystem)
