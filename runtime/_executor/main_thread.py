@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from types import FrameType
 
 from runtime._owner.context import Execution
+from runtime._transport import interrupts
 from runtime._transport.pump import Pump
+
+IMPORT_GRACE_S = 10.0
+"""How long an interrupt waits for an import to end: the worker goes on to other tasks, which may need that module. A
+module that runs for longer, as a program does, is interrupted."""
 
 
 class MainThread:
@@ -23,6 +29,7 @@ class MainThread:
         self.running: Execution | None = None
         self._pump = pump
         self._target: Execution | None = None  # what is to be interrupted
+        self._spare_imports_until = 0.0
         self._held = 0
         signal.signal(signal.SIGINT, self._interrupted)
 
@@ -30,6 +37,7 @@ class MainThread:
         """Raises KeyboardInterrupt in a task that is marked as cancelled. From any thread. It may have ended when the
         signal comes, or see its mark when it begins: then nothing happens."""
         self._target = running
+        self._spare_imports_until = time.monotonic() + IMPORT_GRACE_S
         self._send_signal()
 
     @property
@@ -59,6 +67,9 @@ class MainThread:
     def _interrupted(self, _signal: int, frame: FrameType | None) -> None:
         running = self.running
         if running is None or running is not self._target or self._held:
+            return
+        if interrupts.imports(frame) and time.monotonic() < self._spare_imports_until:
+            interrupts.later(self._send_signal)
             return
         if self._pump.interruptible(frame, self._send_signal):
             self._target = None

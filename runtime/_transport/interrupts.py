@@ -13,6 +13,7 @@ AGAIN_S = 0.002
 _FINALIZERS = frozenset({"__del__", "died"})
 """Names of the functions of this package that run when an object dies. They are short; those of the user may wait, and
 must be interrupted."""
+_IMPORTER = "importlib._bootstrap"
 
 
 class Interrupts:
@@ -26,9 +27,7 @@ class Interrupts:
         later, on another thread, to send the signal again."""
         if not self._holds_a_lock() and not _finalizes(frame):
             return True
-        timer = threading.Timer(AGAIN_S, retry)
-        timer.daemon = True
-        timer.start()
+        later(retry)
         return False
 
     def _holds_a_lock(self) -> bool:
@@ -39,6 +38,23 @@ class Interrupts:
                 continue
             return True
         return False
+
+
+def later(retry: Callable[[], None]) -> None:
+    """Has `retry` run after `AGAIN_S`, on another thread."""
+    timer = threading.Timer(AGAIN_S, retry)
+    timer.daemon = True
+    timer.start()
+
+
+def imports(frame: FrameType | None) -> bool:
+    """Whether a module is being imported there. An exception takes the module out of `sys.modules` and leaves in the
+    submodules that it had imported: where it holds compiled ones, importing it once more fails for good."""
+    while frame is not None:
+        if frame.f_code.co_name == "_find_and_load" and frame.f_globals.get("__name__") == _IMPORTER:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _finalizes(frame: FrameType | None) -> bool:

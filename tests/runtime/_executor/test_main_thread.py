@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
+import pathlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from runtime._executor import main_thread
 from runtime._executor.main_thread import MainThread
 from runtime._owner.context import Execution
 from tests.runtime._executor.stand_ins import Pump
@@ -80,3 +85,38 @@ def test_what_is_held_back_is_raised_afterwards(main: MainThread, running: Execu
     assert not main.is_interrupted
     main.hold_back()
     main.let_through()
+
+
+def test_an_import_ends_before_its_task_is_interrupted(
+    main: MainThread, running: Execution, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package of compiled modules whose import is broken off cannot be imported in that process any more."""
+    module = "imported_by_a_cancelled_task"
+    (tmp_path / f"{module}.py").write_text(
+        "import threading\nINTERRUPT()\nthreading.Event().wait(0.05)\nDONE = True\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(builtins, "INTERRUPT", lambda: main.interrupt(running), raising=False)
+    main.running = running
+
+    def task() -> None:
+        importlib.import_module(module)
+        threading.Event().wait(60)
+
+    with pytest.raises(KeyboardInterrupt):
+        task()
+    assert sys.modules.pop(module).DONE
+
+
+def test_an_import_that_does_not_end_is_interrupted(
+    main: MainThread, running: Execution, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = "imported_for_ever"
+    (tmp_path / f"{module}.py").write_text("import threading\nINTERRUPT()\nthreading.Event().wait(60)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(builtins, "INTERRUPT", lambda: main.interrupt(running), raising=False)
+    monkeypatch.setattr(main_thread, "IMPORT_GRACE_S", 0.05)
+    main.running = running
+    with pytest.raises(KeyboardInterrupt):
+        importlib.import_module(module)
+    assert module not in sys.modules
