@@ -1,0 +1,1 @@
+"""What can be decided without clocks, sockets or processes."""

@@ -1,0 +1,235 @@
+"""Messages between the callers of a deployment (ingress, handles) and its replicas.
+
+A caller connects to every replica of a deployment that it calls and says `Hello`. A request needs a *slot* of a replica:
+a replica has `max_ongoing_requests` of them and lends them out, so requests wait with their callers and never inside a
+replica. `Want` asks for slots, `Grant` lends them, `Recall` asks for those that are not used, `Return` gives them back. A
+slot that is lent is used by one request at a time; the last message of a request (`Result`, `Failure`, `End`, or a
+`Chunk` of the response without `more`) says with `keep` whether the caller keeps the slot for its next request.
+
+Requests are numbered by their caller, per connection. All integers fit in 32 bits, all sizes are bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+VERSION = 1
+WINDOW_BYTES = 1 << 20
+"""How many bytes of chunks a side sends before it waits for a `Window` of the other."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Base of all."""
+
+
+class Meta(Message):
+    """What travels with a request.
+
+    Attributes:
+        request_id: as in logs and the header x-request-id.
+        app: the application that was asked first.
+        route: its path, or "" for handles.
+        model_id: of a multiplexed request, else "".
+        deadline_s: when its caller gives up, in seconds from the sending; 0 for never.
+        trace: headers of a trace.
+    """
+
+    request_id: str
+    app: str = ""
+    route: str = ""
+    model_id: str = ""
+    deadline_s: float = 0.0
+    trace: dict[str, str] = {}
+
+
+# ---------------------------------------------------------------- from callers
+
+
+class Hello(Message, tag=1):
+    """The first message. A replica closes the connection of a caller with the wrong token.
+
+    Attributes:
+        token: of the replica, from its `Target`.
+        caller: names the calling process in logs and statistics.
+    """
+
+    version: int
+    token: bytes
+    caller: str
+
+
+class Want(Message, tag=2):
+    """How many requests wait there for a slot of this replica; it replaces what was said before. 0: none any more."""
+
+    waiting: int
+
+
+class Return(Message, tag=3):
+    """Gives slots back that no request uses."""
+
+    slots: int
+
+
+class Call(Message, tag=4):
+    """A call by a handle: `body` is `(args, kwargs)`, see `values`. Answered by `Result` or `Failure`; with `stream`, by
+    any number of `Item` and then `End` or `Failure`."""
+
+    number: int
+    method: str
+    meta: Meta
+    body: bytes
+    stream: bool = False
+
+
+class Http(Message, tag=5):
+    """An HTTP request or the opening of a WebSocket, as in an ASGI scope. Answered by `Start` and `Chunk`, or `Failure`.
+
+    Attributes:
+        kind: "http" or "websocket".
+        root_path: the prefix of the route, which `path` begins with.
+        body: the beginning of the body; `more` tells whether `Chunk` messages follow.
+    """
+
+    number: int
+    meta: Meta
+    kind: str
+    method: str
+    scheme: str
+    http_version: str
+    path: str
+    raw_path: bytes
+    query: bytes
+    root_path: str
+    headers: list[tuple[bytes, bytes]]
+    client: tuple[str, int] | None
+    server: tuple[str, int | None] | None
+    body: bytes
+    more: bool
+    subprotocols: list[str] = []
+
+
+class Cancel(Message, tag=6):
+    """Nobody waits for the request any more: its code is to be cancelled. It is still answered, if only by a `Failure`."""
+
+    number: int
+
+
+# ---------------------------------------------------------------- both ways
+
+
+class Chunk(Message, tag=7):
+    """A part of a body; without `more` it is the last one. Of a response it then also says `keep`."""
+
+    number: int
+    body: bytes
+    more: bool
+    keep: bool = False
+
+
+class Event(Message, tag=8):
+    """An ASGI event of a WebSocket, either way (`websocket.receive`, `websocket.send`, `websocket.accept`, ...)."""
+
+    number: int
+    event: dict[str, Any]
+
+
+class Window(Message, tag=9):
+    """The receiver of chunks or items has used so many of their bytes: its sender may send as many more."""
+
+    number: int
+    size: int
+
+
+# ---------------------------------------------------------------- from replicas
+
+
+class Welcome(Message, tag=20):
+    """The answer to `Hello`."""
+
+    replica: str
+    slots: int
+
+
+class Grant(Message, tag=21):
+    """Lends slots."""
+
+    slots: int
+
+
+class Recall(Message, tag=22):
+    """Others want slots, or the replica is about to stop: what is not used is to be returned, `Return(0)` if nothing is."""
+
+
+class Result(Message, tag=23):
+    """The value of a call, see `values`."""
+
+    number: int
+    body: bytes
+    keep: bool
+
+
+class Failure(Message, tag=24):
+    """A request ended with an exception: a call's own, see `values`, or that of the replica.
+
+    Attributes:
+        kind: "user" if code of the user raised, "cancelled", or "refused" if the replica never began: it may be sent elsewhere.
+    """
+
+    number: int
+    kind: str
+    body: bytes
+    keep: bool
+
+
+class Item(Message, tag=25):
+    """The next value of a stream."""
+
+    number: int
+    body: bytes
+
+
+class End(Message, tag=26):
+    """A stream, or a WebSocket, is over."""
+
+    number: int
+    keep: bool
+
+
+class Start(Message, tag=27):
+    """The beginning of a response."""
+
+    number: int
+    status: int
+    headers: list[tuple[bytes, bytes]]
+
+
+class Models(Message, tag=28):
+    """Which multiplexed models the replica has loaded; told after `Welcome` and after each change."""
+
+    ids: list[str]
+
+
+class Statistics(Message, tag=29):
+    """What custom request routers see of a replica (`record_routing_stats`)."""
+
+    values: dict[str, Any]
+
+
+FromCaller: TypeAlias = Hello | Want | Return | Call | Http | Cancel | Chunk | Event | Window
+FromReplica: TypeAlias = (
+    Welcome
+    | Grant
+    | Recall
+    | Result
+    | Failure
+    | Item
+    | End
+    | Start
+    | Chunk
+    | Event
+    | Window
+    | Models
+    | Statistics
+)
