@@ -1,5 +1,5 @@
-"""What the controller publishes under keys of the control store, for the ingress and all handles: they follow the keys, so
-traffic goes on while there is no controller."""
+"""What the controller publishes under keys of the control store, for the ingress and all handles: they follow the keys,
+so traffic goes on while there is no controller."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Messages between the callers of a deployment (ingress, handles) and its replicas.
 
-A caller connects to every replica of a deployment that it calls and says `Hello`. A request needs a *slot* of a replica:
-a replica has `max_ongoing_requests` of them and lends them out, so requests wait with their callers and never inside a
-replica. `Want` asks for slots, `Grant` lends them, `Recall` asks for those that are not used, `Return` gives them back. A
-slot that is lent is used by one request at a time; the last message of a request (`Result`, `Failure`, `End`, or a
-`Chunk` of the response without `more`) says with `keep` whether the caller keeps the slot for its next request.
+A caller connects to every replica of a deployment that it calls and says `Hello`. A request needs a *slot* of a
+replica: a replica has `max_ongoing_requests` of them and lends them out, so requests wait with their callers and never
+inside a replica. `Want` asks for slots, `Grant` lends them, `Recall` asks for those that are not used, `Return` gives
+them back. A slot that is lent is used by one request at a time; the last message of a request (`Result`, `Failure`,
+`End`, or a `Chunk` of the response without `more`) says with `keep` whether the caller keeps the slot for its next one.
 
 Requests are numbered by their caller, per connection. All integers fit in 32 bits, all sizes are bytes.
 """
@@ -73,8 +73,8 @@ class Return(Message, tag=3):
 
 
 class Call(Message, tag=4):
-    """A call by a handle: `body` is `(args, kwargs)`, see `values`. Answered by `Result` or `Failure`; with `stream`, by
-    any number of `Item` and then `End` or `Failure`."""
+    """A call by a handle: `body` is `(args, kwargs)`, see `values`. Answered by `Result` or `Failure`; with `stream`,
+    by any number of `Item` and then `End` or `Failure`."""
 
     number: int
     method: str
@@ -84,7 +84,8 @@ class Call(Message, tag=4):
 
 
 class Http(Message, tag=5):
-    """An HTTP request or the opening of a WebSocket, as in an ASGI scope. Answered by `Start` and `Chunk`, or `Failure`.
+    """An HTTP request or the opening of a WebSocket, as in an ASGI scope. Answered by `Start` and `Chunk`, or by a
+    `Failure`.
 
     Attributes:
         kind: "http" or "websocket".
@@ -111,7 +112,8 @@ class Http(Message, tag=5):
 
 
 class Cancel(Message, tag=6):
-    """Nobody waits for the request any more: its code is to be cancelled. It is still answered, if only by a `Failure`."""
+    """Nobody waits for the request any more: its code is to be cancelled. It is still answered, by a `Failure` at
+    least."""
 
     number: int
 
@@ -159,7 +161,8 @@ class Grant(Message, tag=21):
 
 
 class Recall(Message, tag=22):
-    """Others want slots, or the replica is about to stop: what is not used is to be returned, `Return(0)` if nothing is."""
+    """Others want slots, or the replica is about to stop: what is not used is to be returned, `Return(0)` if all
+    are."""
 
 
 class Result(Message, tag=23):
@@ -174,7 +177,8 @@ class Failure(Message, tag=24):
     """A request ended with an exception: a call's own, see `values`, or that of the replica.
 
     Attributes:
-        kind: "user" if code of the user raised, "cancelled", or "refused" if the replica never began: it may be sent elsewhere.
+        kind: "user" if code of the user raised, "cancelled", or "refused" if the replica never began: it may be sent
+            elsewhere.
     """
 
     number: int
