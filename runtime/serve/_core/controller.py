@@ -505,7 +505,7 @@ class ServeController:
             fleet = self._find(app_name, deployment)
             if fleet is None:
                 effects.append(Put(targets_key(app_name, deployment), None))
-        for node, listens in left.below("ingress").items():
+        for node, listens in left.below("proxy").items():
             effects += self.ingresses.recover(node, pickle.loads(listens), now)
         self._recovered = Recovered({})
         return effects

@@ -315,7 +315,7 @@ class Ingresses:
 
 
 def _key(node: str) -> bytes:
-    return f"ingress\0{node}".encode()
+    return f"proxy\0{node}".encode()
 
 
 class Recovered(msgspec.Struct, frozen=True):
