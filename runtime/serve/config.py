@@ -1,5 +1,6 @@
 """Options of `runtime.serve` under Ray's names: of HTTP and gRPC, autoscaling and routing."""
 
+# ruff: noqa: UP042 - as with Ray, str() of a member shows its class
 from __future__ import annotations
 
 import importlib
@@ -305,7 +306,12 @@ class AutoscalingConfig(Settings):
         whole(self, "min_replicas", 0)
         whole(self, "initial_replicas", 0, optional=True)
         whole(self, "max_replicas", 1)
-        for name in ("target_ongoing_requests", "metrics_interval_s", "look_back_period_s", "smoothing_factor"):
+        for name in (
+            "target_ongoing_requests",
+            "metrics_interval_s",
+            "look_back_period_s",
+            "smoothing_factor",
+        ):
             number(self, name)
         for name in ("upscale_delay_s", "downscale_delay_s"):
             number(self, name, positive=False)

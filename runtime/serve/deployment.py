@@ -57,7 +57,9 @@ class Deployment:
 
     def __init__(self, code: Any, name: str, given: Mapping[str, Any], _internal: bool = False) -> None:
         if not _internal:
-            raise RuntimeError("A Deployment is not made by its constructor: use the decorator serve.deployment.")
+            raise RuntimeError(
+                "A Deployment is not made by its constructor: use the decorator serve.deployment."
+            )
         if not callable(code) and not isinstance(code, str):
             raise TypeError("@serve.deployment must be called on a class or function.")
         if not isinstance(name, str):
@@ -141,7 +143,9 @@ class Deployment:
     # ------------------------------------------------------------ what can be done with it
 
     def __call__(self) -> None:
-        raise RuntimeError("A deployment is not called: bind its arguments with .bind() and pass it to serve.run.")
+        raise RuntimeError(
+            "A deployment is not called: bind its arguments with .bind() and pass it to serve.run."
+        )
 
     def bind(self, *args: Any, **kwargs: Any) -> Application:
         """With the arguments of its constructor. Applications among them become handles."""
@@ -368,7 +372,9 @@ def _scaling(given: Any) -> dict[str, Any]:
     config = AutoscalingConfig.model_validate(given)
     values = config.model_dump()
     del values["policy"]
-    values["aggregation_function"] = str(getattr(config.aggregation_function, "value", config.aggregation_function))
+    values["aggregation_function"] = str(
+        getattr(config.aggregation_function, "value", config.aggregation_function)
+    )
     policy = config.policy
     assert isinstance(policy, AutoscalingPolicy)
     if policy.is_default_policy_function():

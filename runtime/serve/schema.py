@@ -1,5 +1,6 @@
 """What serving shows of itself, and the options of its logs, under Ray's names."""
 
+# ruff: noqa: UP042 - as with Ray, str() of a member shows its class
 from __future__ import annotations
 
 import logging

@@ -51,7 +51,6 @@ from runtime.serve._core.world import World
 
 TOMBSTONE_S = 60.0
 """So long callers can read that a deployment is gone."""
-REPLICA_CALLS = ("start", "update", "check", "drain")
 
 
 class DeployFailed(Exception):
@@ -139,26 +138,8 @@ class ServeController:
                 return [Watch("nodes"), *self._recover(now)]
             case Requested(number, what):
                 return self._requested(number, what, now)
-            case Done(key=("fits", app, deployment), value=fits):
-                fleet = self._touched(app, deployment)
-                if fleet is not None:
-                    fleet.room_known(bool(fits))
-                return [Forget(event.key)]
-            case Failed(key=("fits", app, deployment)):
-                fleet = self._touched(app, deployment)
-                if fleet is not None:
-                    fleet.room_known(True)
-                return []
-            case Done(key=("ingress", *_)):
-                return self.ingresses.done(event, now)
-            case Failed(key=("ingress", *_)):
-                return self.ingresses.failed(event, now)
-            case Done(key=(kind, replica_id, *_)) if kind in REPLICA_CALLS:
-                fleet = self._of(replica_id)
-                return [Forget(event.key)] if fleet is None else fleet.done(event, now)
-            case Failed(key=(kind, replica_id, *_)) if kind in REPLICA_CALLS:
-                fleet = self._of(replica_id)
-                return [] if fleet is None else fleet.failed(event, now)
+            case Done() | Failed():
+                return self._ended(event, now)
             case ActorUp() | ActorLost() | ActorDied():
                 return self._actor(event, now)
             case TimerFired(key):
@@ -170,8 +151,27 @@ class ServeController:
                         self._touch(fleet)
         return []
 
+    def _ended(self, event: Done | Failed, now: float) -> list[Effect]:
+        """What `Call` or `Perform` has begun is over."""
+        key: Any = event.key
+        forget: list[Effect] = [Forget(key)] if isinstance(event, Done) else []
+        if key[0] == "ingress":
+            if isinstance(event, Done):
+                return self.ingresses.done(event, now)
+            return self.ingresses.failed(event, now)
+        if key[0] == "fits":
+            fleet = self._touched(key[1], key[2])
+            if fleet is not None:
+                fleet.room_known(bool(event.value) if isinstance(event, Done) else True)
+            return forget
+        fleet = self._of(key[1])
+        if fleet is None:
+            return forget
+        return fleet.done(event, now) if isinstance(event, Done) else fleet.failed(event, now)
+
     def _actor(self, event: ActorUp | ActorLost | ActorDied, now: float) -> list[Effect]:
-        kind, name = event.key  # type: ignore[misc]
+        key: Any = event.key
+        kind, name = key
         if kind == "ingress":
             if isinstance(event, ActorUp):
                 return self.ingresses.up(event, now)
@@ -317,9 +317,7 @@ class ServeController:
             self._touch(fleet)
         return [app.keep()]
 
-    def _set_replicas(
-        self, number: int, app: str, deployment: str, count: int, now: float
-    ) -> list[Effect]:
+    def _set_replicas(self, number: int, app: str, deployment: str, count: int, now: float) -> list[Effect]:
         found = self.apps.get(app)
         fleet = None if found is None or found.leaves else found.fleets.get(deployment)
         if found is None or fleet is None:
@@ -348,7 +346,9 @@ class ServeController:
             effects += fleet.reconcile(now)
         for app in list(self.apps.values()):
             effects += self._settle_app(app, now)
-        nodes = {each.node for app in self.apps.values() for fleet in app.fleets.values() for each in fleet.serving}
+        nodes = {
+            each.node for app in self.apps.values() for fleet in app.fleets.values() for each in fleet.serving
+        }
         effects += self.ingresses.reconcile(nodes, now)
         effects += self._publish_routes()
         effects += self._answer_waiters()

@@ -54,9 +54,7 @@ LARGE_BYTES = 100_000
 class Fleet:
     """See the module. Its events are routed to it by the controller; `reconcile` follows each of them."""
 
-    def __init__(
-        self, app: str, spec: DeploymentSpec, env: dict[str, Any], world: World, now: float
-    ) -> None:
+    def __init__(self, app: str, spec: DeploymentSpec, env: dict[str, Any], world: World, now: float) -> None:
         self.app = app
         self.spec = spec
         self.state = DeploymentState(f"{app}#{spec.name}")
@@ -345,7 +343,11 @@ class Fleet:
 
     def _demand(self) -> dict[str, float]:
         options = self.spec.options.ray_actor_options
-        named = {"CPU": options.get("num_cpus", 1), "GPU": options.get("num_gpus"), "memory": options.get("memory")}
+        named = {
+            "CPU": options.get("num_cpus", 1),
+            "GPU": options.get("num_gpus"),
+            "memory": options.get("memory"),
+        }
         wanted = {**named, **(options.get("resources") or {})}
         return {name: float(amount) for name, amount in wanted.items() if amount}
 
@@ -355,10 +357,11 @@ class Fleet:
         bundles = self.spec.options.placement_group_bundles
         if not bundles:
             return self._demand()
-        total: Counter[str] = Counter()
+        total: dict[str, float] = {}
         for bundle in bundles:
-            total.update(bundle)  # type: ignore[arg-type]
-        return dict(total)
+            for name, amount in bundle.items():
+                total[name] = total.get(name, 0.0) + amount
+        return total
 
     def _update(self, replica: Replica, now: float) -> list[Effect]:
         replica.step(ReplicaInput.UPDATE, now)
@@ -415,7 +418,8 @@ class Fleet:
 
     def done(self, event: Done, now: float) -> list[Effect]:
         """A call of a replica has ended."""
-        kind, replica_id = event.key[:2]  # type: ignore[index]
+        key: Any = event.key
+        kind, replica_id = key[:2]
         forget: list[Effect] = [Forget(event.key)]
         replica = self.replicas.get(replica_id)
         if replica is None:
@@ -426,16 +430,17 @@ class Fleet:
             case "update" if replica.state is ReplicaState.UPDATING:
                 replica.step(ReplicaInput.READY, now)
                 replica.taking = ""
-                return forget + self._keep(replica, options=event.key[3])  # type: ignore[index]
+                return forget + self._keep(replica, options=key[3])
             case "check":
-                return forget + self._checked(replica, event.key[2], "", now)  # type: ignore[index]
+                return forget + self._checked(replica, key[2], "", now)
             case "drain":
                 return [*forget, Sleep(("stop", replica_id), -1), Kill(replica.key)]
         return forget
 
     def failed(self, event: Failed, now: float) -> list[Effect]:
         """A call of a replica has failed."""
-        kind, replica_id = event.key[:2]  # type: ignore[index]
+        key: Any = event.key
+        kind, replica_id = key[:2]
         replica = self.replicas.get(replica_id)
         if replica is None:
             return []
@@ -449,7 +454,7 @@ class Fleet:
                 message = f"{replica_id} did not take its new options: {text}"
                 return self._fail(DeploymentInput.START_FAILED, message, now)
             case "check":
-                return self._checked(replica, event.key[2], text, now)  # type: ignore[index]
+                return self._checked(replica, key[2], text, now)
             case "drain":
                 return [Sleep(("stop", replica_id), -1), Kill(replica.key)]
         return []

@@ -215,7 +215,8 @@ class Ingresses:
 
     def done(self, event: Done, now: float) -> list[Effect]:
         """A call of an ingress has ended."""
-        _, node, number, method = event.key  # type: ignore[misc]
+        key: Any = event.key
+        _, node, number, method = key
         forget: list[Effect] = [Forget(event.key)]
         ingress = self.by_node.get(node)
         if ingress is None:
@@ -231,7 +232,8 @@ class Ingresses:
 
     def failed(self, event: Failed, now: float) -> list[Effect]:
         """A call of an ingress has failed."""
-        _, node, number, method = event.key  # type: ignore[misc]
+        key: Any = event.key
+        _, node, number, method = key
         ingress = self.by_node.get(node)
         if ingress is None:
             return []

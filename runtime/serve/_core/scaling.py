@@ -19,7 +19,7 @@ def scaler_of(app: str, spec: DeploymentSpec, now: float) -> tuple[Scaler, str]:
     error = ""
     if spec.options.scaling_policy:
         try:
-            found = pickle.loads(spec.options.scaling_policy)
+            found: Any = pickle.loads(spec.options.scaling_policy)
             policy = found(**arguments) if inspect.isclass(found) else found
         except Exception as problem:
             error = f"The autoscaling policy cannot be used, the number of requests decides: {problem!r}"

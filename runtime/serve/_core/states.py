@@ -1,5 +1,6 @@
 """States of replicas, deployments, applications and ingresses, under Ray's names."""
 
+# ruff: noqa: UP042 - as with Ray, str() of a member shows its class
 from __future__ import annotations
 
 from enum import Enum

@@ -52,9 +52,7 @@ class World:
     def resources(self) -> dict[str, Mapping[str, float]]:
         """Total resources of the nodes that stay."""
         return {
-            node_id: node.resources
-            for node_id, node in self.nodes.items()
-            if node.state is NodeState.ALIVE
+            node_id: node.resources for node_id, node in self.nodes.items() if node.state is NodeState.ALIVE
         }
 
     def wall_s(self, now: float) -> float:
