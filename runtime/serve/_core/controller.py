@@ -425,7 +425,8 @@ class ServeController:
             case requests.Deploy(specs, waits):
                 return Reply(number) if not waits else self._deployed(number, specs)
             case requests.Delete(names, waits):
-                return Reply(number) if not waits or not set(names) & set(self.apps) else None
+                leaving = [name for name in names if name in self.apps and self.apps[name].leaves]
+                return Reply(number) if not waits or not leaving else None
             case requests.ShutDown():
                 return Reply(number) if not self.apps and not self.ingresses.by_node else None
             case requests.WaitFor(names, states):

@@ -243,10 +243,21 @@ class Fleet:
             effects += self._update(self.replicas[replica_id], now)
         self._stop_all([self.replicas[replica_id] for replica_id in plan.stop], now)
         effects += self._look_for_room()
-        self._judge(now)
+        if self._judge(now):
+            effects += self._close_ranks(now)
         return effects
 
-    def _judge(self, now: float) -> None:
+    def _close_ranks(self, now: float) -> list[Effect]:
+        """Ranks are without gaps once all replicas run: what was started beside others may have a higher one."""
+        live = [replica for replica in self.replicas.values() if replica.is_live]
+        high = [replica for replica in live if replica.record.rank >= len(live)]
+        ranks = rollout.free_ranks({replica.record.rank for replica in live}, len(high))
+        effects: list[Effect] = []
+        for replica, rank in zip(high, ranks, strict=True):
+            effects += [*self._keep(replica, rank=rank), *self._update(replica, now)]
+        return effects
+
+    def _judge(self, now: float) -> bool:
         """Whether everything is as wanted."""
         live = [replica for replica in self.replicas.values() if replica.is_live]
         options = digest(self.spec.options)
@@ -261,6 +272,7 @@ class Fleet:
             self._failures = 0
             if self.state.status is not DeploymentStatus.HEALTHY:
                 self.state.step(DeploymentInput.REACHED, now)
+        return reached
 
     def _is_current(self, replica: Replica) -> bool:
         return replica.record.version == self.spec.version and replica.node not in self._world.draining
@@ -473,10 +485,10 @@ class Fleet:
             return []
         before = replica.state
         replica.step(ReplicaInput.DIED, now)
-        effects: list[Effect] = [Put(replica.record.key, None)]
-        effects += [Sleep((kind, replica.id), -1) for kind in ("check", "late", "stop")]
+        effects: list[Effect] = [Sleep((kind, replica.id), -1) for kind in ("check", "late", "stop")]
         if replica.record.has_group:
             effects.append(RemoveGroup(replica.record.actor_name))
+        effects.append(Put(replica.record.key, None))  # last: a restarted controller would know nothing of the group
         if self.scaler is not None:
             self.scaler.history.forget(replica.id, now)
             effects += self.scale(now)

@@ -17,7 +17,7 @@ class Deploy(msgspec.Struct, frozen=True):
 
 
 class Delete(msgspec.Struct, frozen=True):
-    """Answered once these applications are gone, or at once without `waits`."""
+    """Answered once these applications are gone, or deployed again; at once without `waits`."""
 
     names: list[str]
     waits: bool = True
