@@ -488,7 +488,9 @@ class Fleet:
         effects: list[Effect] = [Sleep((kind, replica.id), -1) for kind in ("check", "late", "stop")]
         if replica.record.has_group:
             effects.append(RemoveGroup(replica.record.actor_name))
-        effects.append(Put(replica.record.key, None))  # last: a restarted controller would know nothing of the group
+        effects.append(
+            Put(replica.record.key, None)
+        )  # last: a restarted controller would know nothing of the group
         if self.scaler is not None:
             self.scaler.history.forget(replica.id, now)
             effects += self.scale(now)

@@ -14,7 +14,13 @@ class Replica:
     """Makes the user's object; its method `check_health` is called, if it has one."""
 
     def __init__(
-        self, replica_id: str, token: bytes, app: str, spec: DeploymentSpec, rank: int, session: dict[str, Any]
+        self,
+        replica_id: str,
+        token: bytes,
+        app: str,
+        spec: DeploymentSpec,
+        rank: int,
+        session: dict[str, Any],
     ) -> None:
         self._spec = spec
         self._user: Any = None
