@@ -9,7 +9,6 @@ import runtime
 from runtime.serve._core.controller import DeployFailed, Refused
 from runtime.serve._core.published import CONTROLLER, NAMESPACE
 from runtime.serve._core.world import HEAD
-from runtime.serve.exceptions import RayServeException
 
 TIMEOUT_S = 60.0
 """After so long without a status the controller counts as unreachable."""
@@ -31,6 +30,8 @@ def running() -> Any:
     Raises:
         RayServeException: there is none.
     """
+    from runtime.serve.exceptions import RayServeException
+
     controller = find()
     if controller is None:
         raise RayServeException("There is no Serve controller here: call serve.start or serve.run first.")
@@ -70,6 +71,8 @@ def ask(result: Any) -> Any:
         RuntimeError: an application could not be deployed.
         RayServeException: the controller refuses it.
     """
+    from runtime.serve.exceptions import RayServeException
+
     try:
         return runtime.get(result)
     except DeployFailed as error:
