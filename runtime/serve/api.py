@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import runtime
 from runtime.serve._controller import connection
-from runtime.serve._core.requests import Configure
+from runtime.serve._controller.starting import configure
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve.config import (
     AutoscalingConfig,
@@ -239,27 +239,6 @@ def start(
     asked = configure(proxy_location, http_options, grpc_options)
     options = ControllerOptions.model_validate(controller_options or {})
     connection.ask(connection.connect(options.runtime_env).start.remote(asked))
-
-
-def configure(
-    location: str | ProxyLocation | None,
-    http: dict[str, Any] | HTTPOptions | None,
-    grpc: dict[str, Any] | gRPCOptions | None,
-) -> Configure:
-    """Options of the ingresses as the controller gets them.
-
-    Raises:
-        ValueError: an option cannot be meant.
-    """
-    http = HTTPOptions.model_validate(http or {})
-    grpc = gRPCOptions.model_validate(grpc or {})
-    chosen = ProxyLocation._normalize(location) or http.location or ProxyLocation.EveryNode
-    if http.host is None:
-        chosen = ProxyLocation.Disabled
-    values = http.model_dump()
-    for name in ("location", "middlewares", "num_cpus"):
-        del values[name]
-    return Configure(values, grpc.model_dump(), ProxyLocation(chosen).value)
 
 
 def delete(name: str, _blocking: bool = True) -> None:

@@ -24,10 +24,10 @@ from runtime._controllers.controller import (
     Store,
     Wait,
 )
-from runtime.serve._core import rollout
+from runtime.serve._core import creation, rollout
 from runtime.serve._core.autoscale import Scaler
 from runtime.serve._core.deployment import DeploymentInput, DeploymentState
-from runtime.serve._core.effects import CreateDetached, Put, RemoveGroup
+from runtime.serve._core.effects import Put, RemoveGroup
 from runtime.serve._core.published import Load, Targets, dump, targets_key
 from runtime.serve._core.replica import Replica, ReplicaInput, ReplicaRecord, digest
 from runtime.serve._core.scaling import scaler_of
@@ -300,7 +300,7 @@ class Fleet:
                     world.resources(),
                     Counter(each.node for each in self.replicas.values()),
                     options.max_replicas_per_node,
-                    self._demand(),
+                    creation.demand(options),
                 )
                 if found is None:
                     break
@@ -320,16 +320,14 @@ class Fleet:
             effects += [
                 Put(record.key, pickle.dumps(record)),
                 *self._store_spec(),
-                CreateDetached(
-                    replica.key,
-                    record.actor_name,
+                creation.create(
+                    replica,
+                    self.spec,
+                    self._spec_argument(),
+                    self._env,
                     world.replica_class,
-                    [record.id, record.token, self.app, self._spec_argument(), rank, self._session()],
-                    self._actor_options(),
+                    self._session(),
                     node,
-                    options.placement_group_bundles or (),
-                    options.placement_group_strategy or "PACK",
-                    options.placement_group_bundle_label_selector or (),
                 ),
                 Call(("start", record.id), replica.key, "start", fetch=True),
             ]
@@ -350,38 +348,6 @@ class Fleet:
 
     def _session(self) -> dict[str, Any]:
         return {"scales": self.scaler is not None}
-
-    def _actor_options(self) -> dict[str, Any]:
-        options = dict(self.spec.options.ray_actor_options)
-        own = dict(options.get("runtime_env") or {})
-        env = {**self._env, **own}
-        if "env_vars" in self._env and "env_vars" in own:
-            env["env_vars"] = {**self._env["env_vars"], **own["env_vars"]}
-        options["runtime_env"] = env
-        options.setdefault("num_cpus", 1)
-        return options
-
-    def _demand(self) -> dict[str, float]:
-        options = self.spec.options.ray_actor_options
-        named = {
-            "CPU": options.get("num_cpus", 1),
-            "GPU": options.get("num_gpus"),
-            "memory": options.get("memory"),
-        }
-        wanted = {**named, **(options.get("resources") or {})}
-        return {name: float(amount) for name, amount in wanted.items() if amount}
-
-    @property
-    def demand(self) -> dict[str, float]:
-        """What a replica reserves."""
-        bundles = self.spec.options.placement_group_bundles
-        if not bundles:
-            return self._demand()
-        total: dict[str, float] = {}
-        for bundle in bundles:
-            for name, amount in bundle.items():
-                total[name] = total.get(name, 0.0) + amount
-        return total
 
     def _update(self, replica: Replica, now: float) -> list[Effect]:
         replica.step(ReplicaInput.UPDATE, now)
@@ -426,7 +392,9 @@ class Fleet:
         if not self._stuck():
             self._looks_for_room = False
             return []
-        return [Perform(("fits", self.app, self.name), self._world.fits, [self.demand])]
+        return [
+            Perform(("fits", self.app, self.name), self._world.fits, [creation.reserved(self.spec.options)])
+        ]
 
     def room_known(self, fits: bool) -> None:
         """Whether one more has room somewhere."""
@@ -641,7 +609,7 @@ class Fleet:
         parts = []
         if unplaced:
             parts.append(
-                f"{unplaced} replicas wait for a process for more than {SLOW_S:g} s: each needs {self.demand}."
+                f"{unplaced} replicas wait for a process for more than {SLOW_S:g} s: each needs {creation.reserved(self.spec.options)}."
             )
         if len(slow) > unplaced:
             parts.append(f"The constructors of {len(slow) - unplaced} replicas take more than {SLOW_S:g} s.")
