@@ -28,7 +28,7 @@ from runtime._controllers.controller import (
     Watch,
 )
 from runtime._extension.news import NodeChanged
-from runtime.serve._core import requests, view
+from runtime.serve._core import requests, view, waiting
 from runtime.serve._core.application import ApplicationInput
 from runtime.serve._core.apps import App, Kept
 from runtime.serve._core.effects import Adopt, Put
@@ -91,7 +91,7 @@ class ServeController:
         waits = self.ingresses.waiting_for()
         for app in self.apps.values():
             for fleet in app.all_fleets:
-                waits += fleet.waiting_for()
+                waits += waiting.waits(fleet.replicas.values())
         return waits
 
     # ------------------------------------------------------------ events

@@ -22,9 +22,8 @@ from runtime._controllers.controller import (
     ResultOf,
     Sleep,
     Store,
-    Wait,
 )
-from runtime.serve._core import creation, rollout
+from runtime.serve._core import creation, rollout, waiting
 from runtime.serve._core.autoscale import Scaler
 from runtime.serve._core.deployment import DeploymentInput, DeploymentState
 from runtime.serve._core.effects import Put, RemoveGroup
@@ -45,8 +44,6 @@ ROOM_S = 1.0
 """After so long without a process for a new replica it is looked whether old ones hold its resources."""
 KILL_S = 5.0
 """A replica that has not drained so long after its time is killed."""
-SLOW_S = 30.0
-"""A replica that starts for longer is mentioned in the status."""
 LARGE_BYTES = 100_000
 """Code and arguments above this size are stored once for all replicas."""
 
@@ -598,33 +595,4 @@ class Fleet:
 
     def message(self, now: float) -> str:
         """Of the status: what it waits for, if that takes long."""
-        if self.state.message:
-            return self.state.message
-        slow = [
-            each
-            for each in self.replicas.values()
-            if each.state is ReplicaState.STARTING and now - each.since_s >= SLOW_S
-        ]
-        unplaced = sum(not each.is_up for each in slow)
-        parts = []
-        if unplaced:
-            parts.append(
-                f"{unplaced} replicas wait for a process for more than {SLOW_S:g} s: each needs {creation.reserved(self.spec.options)}."
-            )
-        if len(slow) > unplaced:
-            parts.append(f"The constructors of {len(slow) - unplaced} replicas take more than {SLOW_S:g} s.")
-        return " ".join(parts)
-
-    def waiting_for(self) -> list[Wait]:
-        """See `Controller.waiting_for`."""
-        words = {
-            ReplicaState.STARTING: "to start",
-            ReplicaState.UPDATING: "to take its options",
-            ReplicaState.RECOVERING: "to answer the restarted controller",
-            ReplicaState.STOPPING: "to stop",
-        }
-        return [
-            Wait(each.key, f"replica {each.id} {words[each.state]}", each.since_s)
-            for each in self.replicas.values()
-            if each.state in words
-        ]
+        return self.state.message or waiting.slow(self.replicas.values(), self.spec.options, now)
