@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -260,6 +261,9 @@ def status() -> ServeStatus:
 
 def shutdown() -> None:
     """Ends all applications, the ingresses and the controller."""
+    local = sys.modules.get("runtime.serve._local_testing")
+    if local is not None:
+        local.stop_all()
     controller = connection.find()
     if controller is None:
         log.info("Nothing is served, so there is nothing to shut down.")
