@@ -155,9 +155,11 @@ class Welcome(Message, tag=20):
 
 
 class Grant(Message, tag=21):
-    """Lends slots."""
+    """Lends slots. `scarce`: other callers want more than there is, so what is not needed is returned at once; else an
+    unneeded slot stays with the caller, who tells so by `Return(0)`."""
 
     slots: int
+    scarce: bool = False
 
 
 class Recall(Message, tag=22):
