@@ -1,8 +1,8 @@
 """Slots: who may send how many requests to a replica. `Lender` is the replica's side, `Borrower` the caller's.
 
-A replica never lends more slots than it has, and a request is sent only with a slot in hand, so requests wait with their
-callers. A caller keeps its slots between requests until the replica recalls them: calls one by one need no message but
-their own.
+A replica never lends more slots than it has, and a request is sent only with a slot in hand, so requests wait with
+their callers. A caller keeps its slots between requests until the replica recalls them: calls one by one need no
+message but their own.
 
 Both sides count how many more slots a caller wants: a `Want` sets the number, a slot that is granted or kept while the
 caller wants lowers it by one. When a `Want` crosses a `Grant`, the lender's number is the higher one. So a lender may
@@ -83,14 +83,18 @@ class Lender:
         return []
 
     def want(self, caller: Hashable, waiting: int) -> Effects:
-        """A caller wants so many slots besides those that it has."""
+        """A caller wants so many slots besides those that it has. If it gets none now, it is told so by a scarce grant
+        of 0: then it knows that its requests have to wait."""
         account = self._accounts[caller]
         account.waiting = waiting
         if waiting:
             self._wanting.setdefault(caller, account)
         else:
             self._wanting.pop(caller, None)
-        return self._share()
+        effects = self._share()
+        if account.waiting and all(to != caller or type(what) is Recall for to, what in effects):
+            effects.append((caller, Grant(0, scarce=True)))
+        return effects
 
     def give_back(self, caller: Hashable, slots: int) -> Effects:
         """A caller returns unused slots. It has no use for those that it keeps without a request.
@@ -221,10 +225,14 @@ class _Loan:
         told: how many more slots the replica knows to be wanted.
         wanted_only: requests that wait for this replica, or for it and some others.
         near: on this node.
+        slots: how many the replica has.
+        full: it has told that no slot is free now.
         retired: it takes no new requests.
     """
 
     near: bool
+    slots: int
+    full: bool = False
     hand: int = 0
     running: int = 0
     told: int = 0
@@ -254,6 +262,17 @@ class Borrower:
         return len(self._waiting)
 
     @property
+    def queued(self) -> int:
+        """How many requests wait for which no slot is free anywhere, as far as is known: those that wait, less the
+        slots that replicas may have which have not told that they are full."""
+        possible = sum(
+            max(0, loan.slots - loan.running - loan.hand)
+            for loan in self._loans.values()
+            if not (loan.full or loan.retired)
+        )
+        return max(0, len(self._waiting) - possible)
+
+    @property
     def replicas(self) -> list[str]:
         """Those that take requests."""
         return [replica for replica, loan in self._loans.items() if not loan.retired]
@@ -270,19 +289,25 @@ class Borrower:
 
     # ------------------------------------------------------------ replicas
 
-    def add(self, replica: str, near: bool) -> None:
-        """A replica is connected.
+    def add(self, replica: str, near: bool, slots: int) -> None:
+        """A replica is connected. `slots`: how many it has for all callers.
 
         Raises:
             ValueError: it is there already.
         """
         if replica in self._loans:
             raise ValueError(f"Replica {replica!r} is there already.")
-        loan = self._loans[replica] = _Loan(near)
+        loan = self._loans[replica] = _Loan(near, slots)
         loan.wanted_only = sum(
             replica in allowed for allowed in self._waiting.values() if allowed is not None
         )
         self._live += 1
+
+    def resize(self, replica: str, slots: int) -> None:
+        """A replica has another number of slots for all callers."""
+        loan = self._loans.get(replica)
+        if loan is not None:
+            loan.slots = slots
 
     def retire(self, replica: str) -> int:
         """A replica takes no new requests; those that run there go on. Returns how many slots to give back."""
@@ -358,17 +383,24 @@ class Borrower:
         loan.running -= 1
         if not keep:
             return None
+        loan.full = False
         loan.told = max(0, loan.told - 1)
         self._put(replica, loan, 1)
         return self._next(replica, loan)
 
     # ------------------------------------------------------------ slots
 
-    def granted(self, replica: str, slots: int) -> list[Hashable]:
-        """Slots came. Returns the requests that are to be sent there; `surplus` tells what to do about the others."""
+    def granted(self, replica: str, slots: int, scarce: bool) -> list[Hashable]:
+        """Slots came. Returns the requests that are to be sent there; `surplus` tells what to do about slots that are
+        not used then.
+
+        Args:
+            scarce: other callers want them, or there are too few.
+        """
         loan = self._loans.get(replica)
         if loan is None:
             return []
+        loan.full = scarce and loan.told > 0
         loan.told = max(0, loan.told - slots)
         self._put(replica, loan, slots)
         sent: list[Hashable] = []
@@ -405,6 +437,7 @@ class Borrower:
             wanted = 0 if loan.retired else share + loan.wanted_only
             if wanted > loan.told or (not wanted and loan.told):
                 loan.told = wanted
+                loan.full = loan.full and wanted > 0
                 changed.append((replica, wanted))
         return changed
 

@@ -98,7 +98,9 @@ class World:
     def connect(self, caller: int, name: str) -> None:
         self.to_replica[caller, name], self.to_caller[caller, name] = deque(), deque()
         self.effects(name, self.replicas[name].lender.connect(caller))
-        self.callers[caller].borrower.add(name, near=self.random.random() < 0.3)
+        self.callers[caller].borrower.add(
+            name, near=self.random.random() < 0.3, slots=self.replicas[name].slots
+        )
 
     def request(self) -> None:
         for number in self.pick(self.callers):
@@ -224,7 +226,7 @@ class World:
         back = self.to_replica[number, name]
         match message:
             case Grant(slots, scarce):
-                for request in caller.borrower.granted(name, slots):
+                for request in caller.borrower.granted(name, slots, scarce):
                     self.sent(number, name, request)
                 surplus = caller.borrower.surplus(name, scarce)
                 if surplus is not None:
