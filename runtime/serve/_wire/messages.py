@@ -34,6 +34,7 @@ class Meta(Message, frozen=True):
         model_id: of a multiplexed request, else "".
         deadline_s: when its caller gives up, in seconds from the sending; 0 for never.
         trace: headers of a trace.
+        session_id: requests with the same one belong together, for routers that care; else "".
     """
 
     request_id: str
@@ -42,6 +43,7 @@ class Meta(Message, frozen=True):
     model_id: str = ""
     deadline_s: float = 0.0
     trace: dict[str, str] = {}
+    session_id: str = ""
 
 
 # ---------------------------------------------------------------- from callers
@@ -157,8 +159,8 @@ class Welcome(Message, frozen=True, tag=20):
 
 class Grant(Message, frozen=True, tag=21):
     """Lends slots. `scarce`: callers want more than there is, so what is not needed is returned at once; else an
-    unneeded slot stays with the caller, who tells so by `Return(0)`. A scarce grant of 0 answers a `Want`: none is free.
-    """
+    unneeded slot stays with the caller, who tells so by `Return(0)`. A scarce grant of 0 answers a `Want` when none is
+    free."""
 
     slots: int
     scarce: bool = False
