@@ -215,7 +215,9 @@ class StandIn:
                 if not message.more:
                     self._more[connection, message.number].set()
             case Event():
-                connection.send(Event(message.number, {"type": "websocket.send", **message.event, "echo": True}))
+                connection.send(
+                    Event(message.number, {"type": "websocket.send", **message.event, "echo": True})
+                )
 
     def _begin(self, connection: Connection, message: Call | Http) -> None:
         if not self.lender.begin(connection):
@@ -229,7 +231,9 @@ class StandIn:
         self.most_running = max(self.most_running, self.lender.ongoing)
         self._credit[place], self._room[place] = WINDOW_BYTES, asyncio.Event()
         self._bodies[place], self._more[place] = deque(), asyncio.Event()
-        run = self._answer(connection, message) if isinstance(message, Http) else self._run(connection, message)
+        run = (
+            self._answer(connection, message) if isinstance(message, Http) else self._run(connection, message)
+        )
         self._tasks[place] = asyncio.get_running_loop().create_task(run)
 
     def _end(self, place: tuple[Connection, int], last: Any) -> None:
@@ -244,9 +248,11 @@ class StandIn:
         number, place = call.number, (connection, call.number)
         kept = self._kept[connection]
         try:
-            args, kwargs = await asyncio.to_thread(values.load_arguments, call.body) if values.is_address(
-                call.body
-            ) else values.load_arguments(call.body)
+            args, kwargs = (
+                await asyncio.to_thread(values.load_arguments, call.body)
+                if values.is_address(call.body)
+                else values.load_arguments(call.body)
+            )
             made = getattr(self.code, call.method)(*args, **kwargs)
             if call.stream:
                 async for value in made:
