@@ -13,7 +13,7 @@ import msgspec
 
 import runtime
 from runtime.object_ref import ObjectRef
-from runtime.serve._caller.caller import Caller, here
+from runtime.serve._caller.caller import here
 from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange
 from runtime.serve._caller.queue import Queue
 from runtime.serve._caller.reply import Reply, Stream
@@ -224,8 +224,7 @@ class _Response(Generic[R]):
         if any(isinstance(arg, _Response) for arg in args) or (
             kwargs and any(isinstance(arg, _Response) for arg in kwargs.values())
         ):
-            caller = queue.caller
-            _on_loop(caller, self._send_when_ready(args, kwargs))
+            _on_loop(queue, self._send_when_ready(args, kwargs))
             return
         dumped = values.dump_arguments(args, kwargs)
         call = Call(0, method, meta, dumped.body, stream)
@@ -310,11 +309,11 @@ async def _arrived(arguments: list[Any]) -> list[Any]:
     return [await arg._value() if isinstance(arg, _Response) else arg for arg in arguments]
 
 
-def _on_loop(caller: Caller, work: Coroutine[Any, Any, None]) -> None:
-    if asyncio._get_running_loop() is caller.loop:
-        caller.spawn(work)
+def _on_loop(queue: Queue, work: Coroutine[Any, Any, None]) -> None:
+    if asyncio._get_running_loop() is queue.loop:
+        queue.spawn(work)
     else:
-        caller.loop.call_soon_threadsafe(caller.spawn, work)
+        queue.loop.call_soon_threadsafe(queue.spawn, work)
 
 
 def _refuse_on_loop(instead: str) -> None:
