@@ -155,6 +155,15 @@ class DeploymentHandle(Generic[T]):
         handle = self.options(method_name=method_name, stream=False)
         return DeploymentBroadcastResponse(handle, args, kwargs)
 
+    def choose_replica(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Not supported: raises."""
+        raise NotImplementedError(
+            "choose_replica() and dispatch() are not supported. Write a RequestRouter (see serve.request_router) to "
+            "choose replicas, or pass session_id or multiplexed_model_id to options()."
+        )
+
+    dispatch = choose_replica
+
     def shutdown(self) -> None:
         """Does nothing: the connections belong to the process, and end with it."""
 

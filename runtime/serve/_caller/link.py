@@ -117,6 +117,11 @@ class Link:
 
     # ------------------------------------------------------------ for the queue and exchanges
 
+    @property
+    def is_retired(self) -> bool:
+        """Whether it takes no new requests."""
+        return self._is_retired
+
     async def run(self) -> None:
         """Keeps the connection until the replica is retired."""
         pause_s = FIRST_RETRY_S
@@ -154,6 +159,11 @@ class Link:
         if slots := self._queue.borrower.retire(self.target.replica):
             self.send(Return(slots))
         self._close_if_unused()
+
+    def restore(self) -> None:
+        """Takes requests again: the controller lists the replica after all."""
+        self._is_retired = False
+        self._queue.borrower.restore(self.target.replica)
 
     def close(self) -> None:
         """Ends the connection now. Its requests fail."""
@@ -289,9 +299,10 @@ class Link:
         if self._welcome is not None and not self._welcome.done():
             # Slots and grants may follow in the same packet: the borrower must know the replica before.
             self._queue.borrower.add(self.target.replica, self.is_near, message.slots)
+            self._welcome.set_result(None)
             if self._is_retired:
                 self._queue.borrower.retire(self.target.replica)
-            self._welcome.set_result(None)
+                self._close_if_unused()
 
     def _models(self, message: Models) -> None:
         self.models = frozenset(message.ids)

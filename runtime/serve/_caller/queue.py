@@ -210,11 +210,14 @@ class Queue:
             if replica not in listed:
                 link.retire()
         for replica, target in listed.items():
-            if replica not in self.links:
+            known = self.links.get(replica)
+            if known is None:
                 link = self.links[replica] = Link(self, target, self.caller.name, self.caller.node)
                 self.caller.spawn(link.run(), partial(self.links.pop, replica, None))
             else:
                 self.borrower.resize(replica, target.slots)
+                if known.is_retired:
+                    known.restore()
         self._routing.replicas_changed()
         if targets.state != "running":
             for exchange in self.borrower.clear():
