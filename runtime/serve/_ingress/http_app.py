@@ -85,9 +85,7 @@ class HttpIngress:
         trace = _NO_TRACE
         if "traceparent" in found:
             trace = {key: found[key] for key in ("traceparent", "tracestate") if key in found}
-        meta = Meta(
-            request_id, route.app, route.prefix, found.get("model_id", ""), timeout_s or 0.0, trace
-        )
+        meta = Meta(request_id, route.app, route.prefix, found.get("model_id", ""), timeout_s or 0.0, trace)
         if route.prefix != "/":
             root += route.prefix.rstrip("/")
         queue = self._queue_of(route.app, route.deployment)
@@ -288,7 +286,9 @@ class _Request(_Relay):
                     await self._send_answer(answers.text(500, answers.SERVER_ERROR), False)
                 return  # uvicorn closes a connection whose response is not complete
             else:
-                raise TypeError(f"The replica {exchange.replica} answered an HTTP request with {kind.__name__}.")
+                raise TypeError(
+                    f"The replica {exchange.replica} answered an HTTP request with {kind.__name__}."
+                )
 
     async def _upload(self, exchange: Exchange) -> None:
         more = True
@@ -375,7 +375,9 @@ class _Socket(_Relay):
                 await self._fail(answers.text(500, answers.SERVER_ERROR))
                 return
             else:
-                raise TypeError(f"The replica {exchange.replica} answered a WebSocket with {type(part).__name__}.")
+                raise TypeError(
+                    f"The replica {exchange.replica} answered a WebSocket with {type(part).__name__}."
+                )
 
     async def _forward(self) -> None:
         while True:
@@ -420,7 +422,5 @@ async def _send(send: Send, answer: Answer, headers: Headers) -> None:
 
 async def _deny(send: Send, answer: Answer) -> None:
     """Answers the opening of a WebSocket with a response."""
-    await send(
-        {"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers}
-    )
+    await send({"type": "websocket.http.response.start", "status": answer.status, "headers": answer.headers})
     await send({"type": "websocket.http.response.body", "body": answer.body, "more_body": False})

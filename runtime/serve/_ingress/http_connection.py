@@ -27,7 +27,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]
     Attributes:
         gone: is called when the client leaves before the response of the running request is complete.
         waits_since: when it began to wait for a request, on the loop's clock; None while one runs.
-        has_begun: whether bytes of the awaited request, or of none at all so far, are due.
+        has_begun: whether a part of the awaited request has arrived; of the first one it is due at once.
     """
 
     def __init__(
@@ -42,6 +42,7 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]
         self.gone: Callable[[], None] | None = None
         self.waits_since: float | None = self.loop.time()
         self.has_begun = True
+        self._in_head = True
         self._head_bytes = 0
         self._refusal = 400
         self._is_deaf = False
@@ -63,11 +64,11 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
             return
-        if self.waits_since is not None:
-            self.has_begun = True
+        self.has_begun = True
+        if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self.waits_since is not None and self._head_bytes > MAX_HEAD_BYTES and not self._is_deaf:
+        if self._in_head and self._head_bytes > MAX_HEAD_BYTES and not self._is_deaf:
             self._refuse(431, _TOO_LARGE)
 
     # ------------------------------------------------------------ for the parser
@@ -83,7 +84,12 @@ class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]
             raise ValueError(_UPGRADE)
         super().on_headers_complete()
         self.waits_since = None
+        self._in_head = False
         self._head_bytes = 0
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_head = True
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

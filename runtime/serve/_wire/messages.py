@@ -74,13 +74,22 @@ class Return(Message, tag=3):
 
 class Call(Message, tag=4):
     """A call by a handle: `body` is `(args, kwargs)`, see `values`. Answered by `Result` or `Failure`; with `stream`,
-    by any number of `Item` and then `End` or `Failure`."""
+    by any number of `Item` and then `End` or `Failure`.
+
+    Attributes:
+        context: of a gRPC request, a pickled `RayServegRPCContext`; see `runtime.serve.grpc_util`. The method gets it
+            as `grpc_context` if it has such a parameter, and what it changed comes back as `context` of the answer.
+        inputs: the method gets a `gRPCInputStream` as its only argument instead of `body`; its values come as `Chunk`
+            messages, each one like the `body` of a call with one argument. The last chunk is empty.
+    """
 
     number: int
     method: str
     meta: Meta
     body: bytes
     stream: bool = False
+    context: bytes = b""
+    inputs: bool = False
 
 
 class Http(Message, tag=5):
@@ -166,11 +175,12 @@ class Recall(Message, tag=22):
 
 
 class Result(Message, tag=23):
-    """The value of a call, see `values`."""
+    """The value of a call, see `values`; `context` only of a gRPC request."""
 
     number: int
     body: bytes
     keep: bool
+    context: bytes = b""
 
 
 class Failure(Message, tag=24):
@@ -185,6 +195,7 @@ class Failure(Message, tag=24):
     kind: str
     body: bytes
     keep: bool
+    context: bytes = b""
 
 
 class Item(Message, tag=25):
@@ -199,6 +210,7 @@ class End(Message, tag=26):
 
     number: int
     keep: bool
+    context: bytes = b""
 
 
 class Start(Message, tag=27):
