@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import pickle
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
@@ -193,3 +193,31 @@ def takes_context(method: Callable[..., Any]) -> bool:
         return CONTEXT_ARGUMENT in inspect.signature(method).parameters
     except (TypeError, ValueError):
         return False
+
+
+def dump_response(message: Any) -> bytes:
+    """What a method returned, or yielded, as the body of a message.
+
+    Raises:
+        TypeError: it is no protobuf message.
+    """
+    serialize = getattr(message, "SerializeToString", None)
+    if serialize is None:
+        raise TypeError(f"A gRPC method must return a protobuf message, not {message!r}.")
+    body: bytes = serialize()
+    return body
+
+
+def input_stream(receive: Callable[[], Awaitable[bytes]], cancelled: asyncio.Event) -> gRPCInputStream[Any]:
+    """The argument of a method whose client streams.
+
+    Args:
+        receive: waits for the body of the next `Chunk`; b"" for the last one.
+        cancelled: is set when the request is cancelled.
+    """
+
+    async def messages() -> AsyncIterator[Any]:
+        while body := await receive():
+            yield pickle.loads(body)
+
+    return gRPCInputStream(messages(), cancel_event=cancelled)

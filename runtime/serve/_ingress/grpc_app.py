@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import AsyncIterator, Callable
-from typing import Any, NoReturn, Protocol, TypeVar
+import pickle
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
-from runtime.serve._wire.messages import Call, End, Failure, Item, Message, Meta, Result
+from runtime.serve._wire.messages import Call, End, Failure, Item, Meta, Result
 from runtime.serve.grpc_util import RayServegRPCContext, dump_context, load_context
 
 from . import answers, grpc_api
@@ -20,23 +21,10 @@ from .upstream import Exchange, QueueOf
 
 logger = logging.getLogger(__name__)
 
+LoadFailure: TypeAlias = Callable[[bytes], BaseException]
+"""The exception in the body of a `Failure`."""
 MAX_DETAILS = 4096
 """Characters of a status text: gRPC limits the size of what ends a response."""
-
-MessageT = TypeVar("MessageT", bound=Message)
-
-
-class Codec(Protocol):
-    """How arguments and results of calls travel (`runtime.serve._wire.values`)."""
-
-    def dump_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The body of a call."""
-
-    def load_result(self, body: bytes) -> Any:
-        """The value in the body of a `Result` or an `Item`."""
-
-    def load_error(self, body: bytes) -> BaseException:
-        """The exception in the body of a `Failure`."""
 
 
 class Services:
@@ -112,7 +100,7 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
         services: Services,
         table: RouteTable,
         queue_of: QueueOf,
-        codec: Codec,
+        load_failure: LoadFailure,
         request_timeout_s: float | None = None,
     ) -> None:
         self.ongoing = 0
@@ -120,7 +108,7 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
         self._services = services
         self._table = table
         self._queue_of = queue_of
-        self._codec = codec
+        self._load_failure = load_failure
         self._timeout_s = limit_s(request_timeout_s)
         self._handlers: dict[str, Any] = {
             grpc_api.LIST_APPLICATIONS: grpc.unary_unary_rpc_method_handler(
@@ -172,14 +160,10 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
         streams_in, streams_out = users.request_streaming, users.response_streaming
 
         async def one(request: Any, context: Any) -> Any:
-            response = None
-            async for response in self._run(method, request, context, streams_in, False):
-                pass
-            return response
+            return await self._run(method, request, context, streams_in, None)
 
-        async def many(request: Any, context: Any) -> AsyncIterator[Any]:
-            async for response in self._run(method, request, context, streams_in, True):
-                yield response
+        async def many(request: Any, context: Any) -> None:
+            await self._run(method, request, context, streams_in, context.write)
 
         kinds = {
             (False, False): grpc.unary_unary_rpc_method_handler,
@@ -187,15 +171,19 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
             (True, False): grpc.stream_unary_rpc_method_handler,
             (True, True): grpc.stream_stream_rpc_method_handler,
         }
-        return kinds[streams_in, streams_out](
-            many if streams_out else one, users.request_deserializer, users.response_serializer
-        )
+        return kinds[streams_in, streams_out](many if streams_out else one, users.request_deserializer, None)
 
     async def _run(
-        self, method: str, request: Any, context: Any, streams_in: bool, streams_out: bool
-    ) -> AsyncIterator[Any]:
-        """Yields the values of the response. Ends the request with a status if it fails."""
-        sent = {key: value for key, value in context.invocation_metadata() or ()}
+        self,
+        method: str,
+        request: Any,
+        context: Any,
+        streams_in: bool,
+        write: Callable[[Any], Awaitable[None]] | None,
+    ) -> Any:
+        """Relays a request. Its values go to `write` if it streams, else its value is returned. Ends the request with
+        a status if it fails."""
+        sent = dict(context.invocation_metadata() or ())
         name = sent.get("application", "")
         target = self._table.application(name)
         if target is None:
@@ -212,25 +200,21 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
         meta = Meta(request_id, app, app, sent.get("multiplexed_model_id", ""), timeout_s or 0.0, trace)
         users = RayServegRPCContext(context)
         users.set_trailing_metadata([("request_id", request_id)])
-        body = b"" if streams_in else self._codec.dump_arguments((request,), {})
-        call = Call(0, method, meta, body, streams_out, dump_context(users), streams_in)
-        relay = _Relay(self._codec, context, users)
+        body = b"" if streams_in else pickle.dumps(((request,), {}), protocol=5)
+        call = Call(0, method, meta, body, write is not None, dump_context(users), streams_in)
+        relay = _Relay(self._load_failure, context, users)
         self.ongoing += 1
         try:
             async with asyncio.timeout(timeout_s):
                 relay.exchange = exchange = await self._queue_of(app, deployment).begin(call)
                 if streams_in:
                     relay.uploads(request, exchange)
-                async for value in relay.values(exchange):
-                    yield value
+                return await relay.answer(exchange, write)
         except (Exception, asyncio.CancelledError) as error:
             relay.give_up()
             if isinstance(error, asyncio.CancelledError):
                 raise
             await self._abort(error, users, context, timeout_s)
-        except GeneratorExit:
-            relay.give_up()
-            raise
         finally:
             self.ongoing -= 1
             relay.stop()
@@ -251,33 +235,32 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
 class _Relay:
     """One request on its way."""
 
-    def __init__(self, codec: Codec, context: Any, users: RayServegRPCContext) -> None:
+    def __init__(self, load_failure: LoadFailure, context: Any, users: RayServegRPCContext) -> None:
         self.exchange: Exchange | None = None
-        self._codec = codec
+        self._load_failure = load_failure
         self._context = context
         self._uploading: asyncio.Task[None] | None = None
         users.apply_to(context)
 
-    async def values(self, exchange: Exchange) -> AsyncIterator[Any]:
-        """What the replica answers.
+    async def answer(self, exchange: Exchange, write: Callable[[Any], Awaitable[None]] | None) -> Any:
+        """Passes on what the replica answers, see `GrpcIngress._run`.
 
         Raises:
             CallFailed: the method raised.
         """
         while True:
             part = await exchange.receive()
-            if isinstance(part, Item):
-                yield self._codec.load_result(part.body)
+            if isinstance(part, Item) and write is not None:
+                await write(part.body)
             elif isinstance(part, Result):
                 self._apply(part.context)
-                yield self._codec.load_result(part.body)
-                return
+                return part.body
             elif isinstance(part, End):
                 self._apply(part.context)
-                return
+                return None
             elif isinstance(part, Failure):
                 context = load_context(part.context) if part.context else None
-                raise CallFailed(self._codec.load_error(part.body), context)
+                raise CallFailed(self._load_failure(part.body), context)
             else:
                 raise TypeError(f"The replica {exchange.replica} answered a call with {type(part).__name__}.")
 
@@ -286,9 +269,13 @@ class _Relay:
         self._uploading = asyncio.create_task(self._upload(requests, exchange))
 
     async def _upload(self, requests: AsyncIterator[Any], exchange: Exchange) -> None:
-        async for request in requests:
-            await exchange.send(self._codec.dump_arguments((request,), {}), True)
-        await exchange.send(b"", False)
+        try:
+            async for request in requests:
+                await exchange.send(pickle.dumps(request, protocol=5), True)
+            await exchange.send(b"", False)
+        except Exception:  # the request itself fails by that, too
+            logger.warning("Messages of a gRPC client could not be sent to a replica.", exc_info=True)
+            exchange.cancel()
 
     def give_up(self) -> None:
         """Nobody waits for the response any more."""

@@ -12,7 +12,7 @@ from .routes import RouteTable
 from .upstream import QueueOf
 
 if TYPE_CHECKING:
-    from .grpc_app import Codec
+    from .grpc_app import LoadFailure
 
 logger = logging.getLogger(__name__)
 
@@ -31,14 +31,16 @@ class GrpcServer:
         ValueError: one of them is no function.
     """
 
-    def __init__(self, options: GrpcOptions, table: RouteTable, queue_of: QueueOf, codec: Codec) -> None:
+    def __init__(
+        self, options: GrpcOptions, table: RouteTable, queue_of: QueueOf, load_failure: LoadFailure
+    ) -> None:
         # Before gRPC is loaded: its own handlers of fork() crash children of a process that uses grpc.aio.
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
         from .grpc_app import GrpcIngress, load_services
 
         self._options = options
         self._services = load_services(options.grpc_servicer_functions)
-        self._app = GrpcIngress(self._services, table, queue_of, codec, options.request_timeout_s)
+        self._app = GrpcIngress(self._services, table, queue_of, load_failure, options.request_timeout_s)
         self._server: Any = None
 
     async def start(self, host: str) -> int:

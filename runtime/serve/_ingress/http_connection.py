@@ -1,4 +1,4 @@
-"""One HTTP connection: uvicorn's protocol for httptools, with limits, and told to the request when its client leaves."""
+"""One HTTP connection: uvicorn's protocol for httptools, with limits; it tells the request when its client leaves."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LATE = "The request did not arrive in time."
 _UPGRADE = "This upgrade is not supported."
 
 
-class HttpConnection(HttpToolsProtocol):  # type: ignore[misc]
+class HttpConnection(HttpToolsProtocol):
     """Finds itself in the `state` of a scope, as "connection".
 
     A client that closes its sending side counts as gone, as with uvicorn: most clients that leave do just that.

@@ -68,7 +68,7 @@ class HttpServer:
 
         options = self._options
         config = Config(
-            _around(self._app, options.middlewares),
+            self._app,
             http=HttpConnection,
             loop="none",
             lifespan="off",
@@ -139,11 +139,3 @@ class HttpServer:
             if isinstance(connection, HttpConnection):
                 connection.expire(now)
         self._sweep_timer = loop.call_later(SWEEP_S, self._sweep)
-
-
-def _around(app: Any, middlewares: list[Any]) -> Any:
-    """Starlette's middlewares (class, arguments), the first one outermost."""
-    for middleware in reversed(middlewares):
-        kind, args, kwargs = middleware
-        app = kind(app, *args, **kwargs)
-    return app

@@ -16,19 +16,17 @@ class HttpOptions(msgspec.Struct, frozen=True):
         host: None starts no HTTP server.
         port: 0 for any free one.
         root_path: the prefix that a proxy in front takes off; applications see it again.
-        middlewares: of Starlette (`starlette.middleware.Middleware`), around all applications.
     """
 
     host: str | None = "127.0.0.1"
     port: int = 8000
     root_path: str = ""
     request_timeout_s: float | None = None
-    keep_alive_timeout_s: float = 90
+    keep_alive_timeout_s: int = 90
     ssl_keyfile: str | None = None
     ssl_certfile: str | None = None
     ssl_keyfile_password: str | None = None
     ssl_ca_certs: str | None = None
-    middlewares: list[Any] = []
 
 
 class GrpcOptions(msgspec.Struct, frozen=True):

@@ -77,10 +77,11 @@ class Call(Message, tag=4):
     by any number of `Item` and then `End` or `Failure`.
 
     Attributes:
-        context: of a gRPC request, a pickled `RayServegRPCContext`; see `runtime.serve.grpc_util`. The method gets it
-            as `grpc_context` if it has such a parameter, and what it changed comes back as `context` of the answer.
-        inputs: the method gets a `gRPCInputStream` as its only argument instead of `body`; its values come as `Chunk`
-            messages, each one like the `body` of a call with one argument. The last chunk is empty.
+        context: of a gRPC request: a `RayServegRPCContext`, see `runtime.serve.grpc_util`. The method gets it as
+            `grpc_context` if it has such a parameter, and what it changed comes back as `context` of the last message.
+            The body of a `Result` or an `Item` is then the serialized protobuf message.
+        inputs: the method gets a `gRPCInputStream` as its only argument, and `body` is empty. The values of that come
+            as `Chunk` messages, each one the pickle of a message; the last chunk is empty.
     """
 
     number: int
@@ -175,7 +176,7 @@ class Recall(Message, tag=22):
 
 
 class Result(Message, tag=23):
-    """The value of a call, see `values`; `context` only of a gRPC request."""
+    """The value of a call, see `values`. `context`: see `Call`."""
 
     number: int
     body: bytes
