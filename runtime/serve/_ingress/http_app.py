@@ -200,12 +200,18 @@ class _Relay:
             self._task.cancel()
 
     def ended_by_us(self) -> bool:
-        """Whether a cancellation is due to `leave` or `expire`; it is then consumed."""
-        if not self._left and not self._expired:
+        """Whether a cancellation is due to `leave`, `expire` or the end of a drain; it is then consumed."""
+        if not self._left and not self._expired and not self._ingress.draining:
             return False
         if self._task is not None:
             self._task.uncancel()
         return True
+
+    def own_end(self) -> Answer:
+        """What a client gets that has not left."""
+        if self._expired:
+            return answers.timed_out(self._meta.request_id, self._meta.deadline_s)
+        return answers.text(503, answers.DRAINING)
 
     def stop_reading(self) -> None:
         """Ends the task that reads from the client."""
@@ -226,17 +232,19 @@ class _Request(_Relay):
     __slots__ = ()
 
     async def run(self) -> None:
-        first = await self._receive()
-        if first["type"] == "http.disconnect":
-            return
         connection = self._scope["state"]["connection"]
+        body, more = b"", True
+        if connection.has_input:  # else the application begins before its body does
+            first = await self._receive()
+            if first["type"] == "http.disconnect":
+                return
+            body, more = first["body"], first["more_body"]
         if self._notices_leaving:
             connection.gone = self.leave
         timer = self.watch_time()
         exchange: Exchange | None = None
         try:
-            more: bool = first.get("more_body", False)
-            exchange = await self._queue.begin(self.message(first.get("body", b""), more))
+            exchange = await self._queue.begin(self.message(body, more))
             if more:
                 self._reader = asyncio.create_task(self._upload(exchange))
             await self._answer(exchange)
@@ -246,9 +254,7 @@ class _Request(_Relay):
             if not self.ended_by_us():
                 raise
             if not self._left and not self._started:
-                # The connection is closed: what is left of a body is not read.
-                answer = answers.timed_out(self._meta.request_id, self._meta.deadline_s)
-                await self._send_answer(answer, self._reader is not None)
+                await self._send_answer(self.own_end())
         except Exception as error:
             if exchange is not None:
                 exchange.cancel()
@@ -256,7 +262,7 @@ class _Request(_Relay):
             if answer.status == 500:
                 logger.warning("Request %s failed.", self._meta.request_id, exc_info=error)
             if not self._started:
-                await self._send_answer(answer, self._reader is not None)
+                await self._send_answer(answer)
         finally:
             connection.gone = None
             if timer is not None:
@@ -283,7 +289,7 @@ class _Request(_Relay):
                 )
             elif kind is Failure:
                 if not self._started:
-                    await self._send_answer(answers.text(500, answers.SERVER_ERROR), False)
+                    await self._send_answer(answers.text(500, answers.SERVER_ERROR))
                 return  # uvicorn closes a connection whose response is not complete
             else:
                 raise TypeError(
@@ -296,15 +302,12 @@ class _Request(_Relay):
             part = await self._receive()
             if part["type"] == "http.disconnect":
                 return  # the connection tells `leave`, or the response is complete
-            more = part.get("more_body", False)
-            await exchange.send(part.get("body", b""), more)
+            more = part["more_body"]
+            await exchange.send(part["body"], more)
 
-    async def _send_answer(self, answer: Answer, closes: bool) -> None:
+    async def _send_answer(self, answer: Answer) -> None:
         self._started = True
-        headers = self._own_headers()
-        if closes:
-            headers.append((b"connection", b"close"))
-        await _send(self._send, answer, headers)
+        await _send(self._send, answer, self._own_headers())
 
     def _own_headers(self) -> Headers:
         headers = [(REQUEST_ID, self._meta.request_id.encode("latin-1")), self._ingress.date()]
@@ -334,7 +337,7 @@ class _Socket(_Relay):
             if not self.ended_by_us():
                 raise
             if not self._left:
-                await self._fail(answers.timed_out(self._meta.request_id, self._meta.deadline_s))
+                await self._fail(self.own_end())
         except OSError:  # uvicorn's ClientDisconnected
             self._give_up()
         except Exception as error:

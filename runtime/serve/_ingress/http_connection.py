@@ -12,6 +12,8 @@ MAX_HEAD_BYTES = 64 << 10
 """Request line and headers together."""
 HEAD_TIMEOUT_S = 60.0
 """How long a client may take for the head of a request, and for its first byte."""
+LINGER_S = 1.0
+"""How long a client that was refused may take to read why."""
 
 _TOO_LARGE = "The request line and the headers are larger than 64 KiB."
 _INVALID = "Invalid HTTP request received."
@@ -46,6 +48,11 @@ class HttpConnection(HttpToolsProtocol):
         self._head_bytes = 0
         self._refusal = 400
         self._is_deaf = False
+
+    @property
+    def has_input(self) -> bool:
+        """Whether a part of the body of the last request has arrived, or it is complete."""
+        return bool(self.cycle.body) or not self.cycle.more_body
 
     def expire(self, now: float) -> None:
         """Ends the connection if the head of a request does not arrive within the limit."""
@@ -140,4 +147,10 @@ class HttpConnection(HttpToolsProtocol):
                 )
             )
         )
-        self.transport.close()
+        # Closed at once, with data unread, the client's system would throw the answer away.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self.flow.resume_reading()
+            self.loop.call_later(LINGER_S, self.transport.close)
+        else:
+            self.transport.close()

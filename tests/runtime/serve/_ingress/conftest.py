@@ -22,6 +22,7 @@ from runtime.serve._ingress.routes import RouteTable
 from tests.runtime.serve._ingress.stand_in import Caller, Replica
 
 T = TypeVar("T")
+_new_loop().close()  # libuv keeps a pipe for signals from the first loop on: not a leak
 
 ROUTES = [
     Route("/", "app", "d"),
