@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
 Headers = list[tuple[bytes, bytes]]
 
 HEALTHY = "success"
@@ -55,16 +57,12 @@ def timed_out(request_id: str, timeout_s: float) -> Answer:
 def for_error(error: BaseException) -> Answer:
     """Of an exception that ended a request before its response began.
 
-    An exception names its status itself where it has one (`status_code`, with `retry_after_s`: back pressure); a
-    deployment that can serve nobody is 503, a replica that died 500.
+    Back pressure has the status that it names, a deployment that can serve nobody is 503, a replica that died 500.
     """
-    if isinstance(error, TimeoutError):
-        return text(408, str(error) or "The request timed out.")
-    status = getattr(error, "status_code", None)
-    if isinstance(status, int) and 400 <= status < 600:
-        return text(status, _message(error), _retry_after(getattr(error, "retry_after_s", None)))
-    if type(error).__name__ == "DeploymentUnavailableError":
-        return text(503, _message(error))
+    if isinstance(error, BackPressureError):
+        return text(error.status_code, error.message, _retry_after(error.retry_after_s))
+    if isinstance(error, DeploymentUnavailableError):
+        return text(503, error.message)
     return text(500, SERVER_ERROR)
 
 
@@ -73,10 +71,6 @@ def new_request_id() -> str:
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
-
-
-def _message(error: BaseException) -> str:
-    return str(getattr(error, "message", "") or error)
 
 
 def _retry_after(delay_s: float | None) -> Headers:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 import grpc
 
 from runtime.serve._wire.messages import Call, End, Failure, Item, Meta, Result
+from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 from runtime.serve.grpc_util import RayServegRPCContext, dump_context, load_context
 
 from . import answers, grpc_api
@@ -309,16 +310,14 @@ class CallFailed(Exception):
 def status_of(error: BaseException, timeout_s: float | None) -> tuple[grpc.StatusCode, str]:
     """The status code and text of a failure."""
     cause = error.cause if isinstance(error, CallFailed) else error
-    message = str(getattr(cause, "message", "") or cause)
-    kind = type(cause).__name__
     if isinstance(error, TimeoutError):
         after = "" if timeout_s is None else f" after {timeout_s}s"
         return grpc.StatusCode.DEADLINE_EXCEEDED, f"Request timed out{after}."
-    if kind == "BackPressureError":
-        return grpc.StatusCode.RESOURCE_EXHAUSTED, message
-    if kind == "DeploymentUnavailableError":
-        return grpc.StatusCode.UNAVAILABLE, message
-    return grpc.StatusCode.INTERNAL, message
+    if isinstance(cause, BackPressureError):
+        return grpc.StatusCode.RESOURCE_EXHAUSTED, cause.message
+    if isinstance(cause, DeploymentUnavailableError):
+        return grpc.StatusCode.UNAVAILABLE, cause.message
+    return grpc.StatusCode.INTERNAL, str(cause)
 
 
 def _shortened(details: str) -> str:

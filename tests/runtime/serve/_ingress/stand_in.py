@@ -18,17 +18,9 @@ from typing import Any
 
 from runtime.serve._wire import messages as m
 from runtime.serve._wire.connection import Connection
+from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 PART = bytes(256 << 10)
-
-
-class BackPressure(Exception):
-    status_code = 503
-    retry_after_s = 1.5
-
-
-class DeploymentUnavailableError(Exception):
-    pass
 
 
 class Run:
@@ -239,9 +231,9 @@ class Queue:
 
     async def begin(self, message: Any, *, timeout_s: float | None = None) -> Exchange:
         if self.deployment == "full":
-            raise BackPressure("Request dropped due to backpressure.")
+            raise BackPressureError(3, 2, retry_after_s=1.5)
         if self.deployment == "gone":
-            raise DeploymentUnavailableError("It failed to deploy.")
+            raise DeploymentUnavailableError("gone")
         if self.deployment == "busy":
             self.caller.waiting += 1
             try:

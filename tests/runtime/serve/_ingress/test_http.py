@@ -18,6 +18,7 @@ import pytest
 
 from runtime.serve._core.published import Routes
 from runtime.serve._ingress import http_connection
+from runtime.serve.exceptions import BackPressureError
 
 from tests.runtime.serve._ingress.conftest import Served
 
@@ -130,9 +131,9 @@ def test_routes_come_and_go(serve: Serve) -> None:
 def test_failures_have_their_status(serve: Serve) -> None:
     served = serve()
     status, body, headers = ask(served, "/full")
-    assert (status, body) == (503, b"Request dropped due to backpressure.")
+    assert (status, body) == (503, str(BackPressureError(3, 2)).encode())
     assert headers["retry-after"] == "2"
-    assert ask(served, "/gone")[:2] == (503, b"It failed to deploy.")
+    assert ask(served, "/gone")[:2] == (503, b"gone is unavailable because it failed to deploy.")
     assert ask(served, "/fail")[:2] == (500, b"Internal Server Error")
     assert ask(served, "/die")[0] == 500
     with pytest.raises(http.client.IncompleteRead) as cut:
