@@ -189,10 +189,8 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
         target = self._table.application(name)
         if target is None:
             what = f"Application '{name}' not found." if name else "Application metadata not set."
-            await context.abort(
-                grpc.StatusCode.NOT_FOUND,
-                f"{what} Ping {grpc_api.LIST_APPLICATIONS} for available applications.",
-            )
+            details = f"{what} Ping {grpc_api.LIST_APPLICATIONS} for available applications."
+            return await context.abort(grpc.StatusCode.NOT_FOUND, details)
         app, deployment = target
         request_id = sent.get("request_id") or answers.new_request_id()
         limits = [limit for limit in (self._timeout_s, context.time_remaining()) if limit is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +45,7 @@ class HttpConnection(HttpToolsProtocol):
         self.gone: Callable[[], None] | None = None
         self.waits_since: float | None = self.loop.time()
         self.has_begun = True
+        self._earlier: deque[Any] = deque()  # requests that have others behind them
         self._in_head = True
         self._head_bytes = 0
         self._refusal = 400
@@ -63,6 +65,10 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        for cycle in self._earlier:  # uvicorn tells only the last one
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._earlier.clear()
         self.app_state = {}
         gone, self.gone = self.gone, None
         if gone is not None:
@@ -89,7 +95,10 @@ class HttpConnection(HttpToolsProtocol):
         if self.parser.should_upgrade() and not self._should_upgrade() and self._has_body():
             # The parser takes what follows for the other protocol: the body would be lost.
             raise ValueError(_UPGRADE)
+        before = self.cycle
         super().on_headers_complete()
+        if before is not None and not before.response_complete:
+            self._earlier.append(before)
         self.waits_since = None
         self._in_head = False
         self._head_bytes = 0
@@ -99,6 +108,8 @@ class HttpConnection(HttpToolsProtocol):
         self._in_head = True
 
     def on_response_complete(self) -> None:
+        if self._earlier and self._earlier[0].response_complete:
+            self._earlier.popleft()
         super().on_response_complete()
         if not self.pipeline:
             self.waits_since = self.loop.time()

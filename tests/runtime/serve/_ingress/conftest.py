@@ -18,7 +18,6 @@ from runtime.serve._ingress.http_app import HttpIngress
 from runtime.serve._ingress.http_server import HttpServer, bind
 from runtime.serve._ingress.options import HttpOptions
 from runtime.serve._ingress.routes import RouteTable
-
 from tests.runtime.serve._ingress.stand_in import Caller, Replica
 
 T = TypeVar("T")
@@ -67,7 +66,7 @@ class Served:
 
         async def wait() -> None:
             async with asyncio.timeout(20):
-                while not condition():
+                while not condition():  # noqa: ASYNC110  another thread may make it true
                     await asyncio.sleep(0.002)
 
         self.run(wait())

@@ -25,6 +25,7 @@ from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableErr
 from runtime.serve.grpc_util import dump_context, dump_response, input_stream, load_context
 
 PART = bytes(256 << 10)
+SLOTS = 100
 
 
 class Run:
@@ -78,6 +79,7 @@ class Replica:
 
     def __init__(self) -> None:
         self.running: dict[tuple[Connection, int], tuple[Run, asyncio.Task[None]]] = {}
+        self.lent: set[Connection] = set()
         self.cancelled = 0
         self.sent_bytes = 0
 
@@ -89,7 +91,13 @@ class Replica:
 
     def received(self, connection: Connection, message: Any) -> None:
         if isinstance(message, m.Hello):
-            connection.send(m.Welcome("app#d#1", 100))
+            connection.send(m.Welcome("app#d#1", SLOTS))
+        elif isinstance(message, m.Want):
+            if connection not in self.lent:  # all at once: they are never scarce here
+                self.lent.add(connection)
+                connection.send(m.Grant(SLOTS))
+        elif isinstance(message, m.Return):
+            pass
         elif isinstance(message, m.Http | m.Call):
             run = Run(self, connection, message)
             task = asyncio.create_task(self.run(run))

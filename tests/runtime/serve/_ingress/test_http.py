@@ -6,7 +6,9 @@ import http.client
 import json
 import os
 import re
+import select
 import socket
+import ssl
 import subprocess
 import threading
 import time
@@ -18,9 +20,9 @@ import pytest
 
 from runtime.serve._core.published import Routes
 from runtime.serve._ingress import http_connection
+from runtime.serve._ingress.http_server import bind
 from runtime.serve.exceptions import BackPressureError
-
-from tests.runtime.serve._ingress.conftest import Served
+from tests.runtime.serve._ingress.conftest import ROUTES, Served
 
 Serve = Callable[..., Served]
 UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"
@@ -112,8 +114,6 @@ def test_routes_come_and_go(serve: Serve) -> None:
     served = serve()
 
     async def update(epoch: int, *indices: int) -> None:
-        from tests.runtime.serve._ingress.conftest import ROUTES
-
         served.table.update(Routes(epoch, [ROUTES[i] for i in indices]))
 
     served.run(update(2, 1))
@@ -237,9 +237,8 @@ def test_a_deaf_replica_holds_the_client_back(serve: Serve) -> None:
     with dial(served) as sock:
         sock.sendall(b"POST /hang HTTP/1.1\r\nHost: x\r\nContent-Length: 200000000\r\n\r\n")
         sock.settimeout(0.3)
-        with pytest.raises(TimeoutError):
-            while True:
-                sent += sock.send(bytes(1 << 16))
+        while select.select([], [sock], [], 0.3)[1]:
+            sent += sock.send(bytes(1 << 16))
         assert sent < 30_000_000
     with dial(served) as sock:
         sock.sendall(b"POST /deaf HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n")
@@ -397,41 +396,18 @@ def test_two_ingresses_share_a_port(serve: Serve) -> None:
         assert ask(two, "/")[0] == 200
 
 
-def test_a_port_that_is_taken(serve: Serve) -> None:
+def test_a_port_that_is_taken() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(RuntimeError, match=f"Failed to bind to address '127.0.0.1:{port}'"):
-            http_server_bind(port)
-
-
-def http_server_bind(port: int) -> None:
-    from runtime.serve._ingress.http_server import bind
-
-    bind("127.0.0.1", port)
+            bind("127.0.0.1", port)
 
 
 def test_tls(serve: Serve, tmp_path: Any) -> None:
-    import ssl
-
     key, cert = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
+    make = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 1 -subj /CN=localhost"
     subprocess.run(
-        [
-            "openssl",
-            "req",
-            "-x509",
-            "-newkey",
-            "rsa:2048",
-            "-nodes",
-            "-keyout",
-            key,
-            "-out",
-            cert,
-            "-days",
-            "1",
-        ]
-        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"],
-        check=True,
-        capture_output=True,
+        [*make.split(), "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True
     )
     served = serve(ssl_keyfile=key, ssl_certfile=cert)
     trust = ssl.create_default_context(cafile=cert)
