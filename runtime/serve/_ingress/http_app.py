@@ -258,12 +258,16 @@ class _Request(_Relay):
         except Exception as error:
             if exchange is not None:
                 exchange.cancel()
+            if connection.transport.is_closing():
+                return
             answer = answers.for_error(error)
             if answer.status == 500:
                 logger.warning("Request %s failed.", self._meta.request_id, exc_info=error)
             if not self._started:
                 await self._send_answer(answer)
         finally:
+            if connection.transport.is_closing():
+                connection.give_up()
             connection.gone = None
             if timer is not None:
                 timer.cancel()

@@ -56,6 +56,14 @@ class HttpConnection(HttpToolsProtocol):
         """Whether a part of the body of the last request has arrived, or it is complete."""
         return bool(self.cycle.body) or not self.cycle.more_body
 
+    def give_up(self) -> None:
+        """Lets no request write any more. uvicorn tells only the last one of a connection that it is lost, and a turn
+        of the loop after uvloop has closed it."""
+        for cycle in (*self._earlier, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+
     def expire(self, now: float) -> None:
         """Ends the connection if the head of a request does not arrive within the limit."""
         if self.waits_since is not None and self.has_begun and now - self.waits_since > HEAD_TIMEOUT_S:
@@ -65,9 +73,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        for cycle in self._earlier:  # uvicorn tells only the last one
-            cycle.disconnected = True
-            cycle.message_event.set()
+        self.give_up()
         self._earlier.clear()
         self.app_state = {}
         gone, self.gone = self.gone, None

@@ -70,6 +70,7 @@ class HttpServer:
         config = Config(
             self._app,
             http=HttpConnection,
+            ws=_websockets(),
             loop="none",
             lifespan="off",
             interface="asgi3",
@@ -139,3 +140,12 @@ class HttpServer:
             if isinstance(connection, HttpConnection):
                 connection.expire(now)
         self._sweep_timer = loop.call_later(SWEEP_S, self._sweep)
+
+
+def _websockets() -> Any:
+    """The protocol of WebSockets, if a package for it is installed."""
+    try:
+        from .socket_connection import SocketConnection
+    except ImportError:
+        return "auto"
+    return SocketConnection

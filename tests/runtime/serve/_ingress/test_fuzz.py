@@ -36,50 +36,21 @@ SEEDS = [
     b"HEAD /-/routes HTTP/1.1\r\nHost: x\r\nx-request-timeout-seconds: nan\r\n\r\n",
 ]
 TOKENS = [
-    *(
-        b"\r\n",
-        b"\r",
-        b"\n",
-        b"\x00",
-        b" ",
-        b":",
-        b"\t",
-        b"\xff",
-        b"%",
-        b"%zz",
-        b"/",
-        b"//",
-        b"?",
-        b"#",
-        b"*",
-        b"\r\n\r\n",
+    *(bytes((byte,)) for byte in b"\r\n\x00 :\t\xff%/?#*;="),
+    *b"\r\n|\r\n\r\n|%zz|//|HTTP/1.1|HTTP/2.0|PRI * |-1|0\r\n\r\n|ffffffffffffffff\r\n| folded\r\n".split(
+        b"|"
     ),
-    *(
-        b"Content-Length: 99999999999999999999\r\n",
-        b"Content-Length: 7\r\n",
-        b"Transfer-Encoding: chunked\r\n",
-    ),
-    *(
-        b"Transfer-Encoding: gzip, chunked\r\n",
-        b"Connection: close\r\n",
-        b"HTTP/1.1",
-        b"HTTP/2.0",
-        b"0\r\n\r\n",
-    ),
-    *(
-        b"ffffffffffffffff\r\n",
-        b"-1",
-        b"Host: \xc3\xa9\r\n",
-        b" folded\r\n",
-        b"GET http://a/b HTTP/1.1\r\n",
-        b"PRI * ",
-    ),
-    *(
-        b"x-request-timeout-seconds: 0.01\r\n",
-        b"x-request-disconnect-disabled: ?1\r\n",
-        b"A" * 5000,
-        b"A: b\r\n" * 300,
-    ),
+    b"Content-Length: 99999999999999999999\r\n",
+    b"Content-Length: 7\r\n",
+    b"Transfer-Encoding: chunked\r\n",
+    b"Transfer-Encoding: gzip, chunked\r\n",
+    b"Connection: close\r\n",
+    b"Host: \xc3\xa9\r\n",
+    b"GET http://a/b HTTP/1.1\r\n",
+    b"x-request-timeout-seconds: 0.01\r\n",
+    b"x-request-disconnect-disabled: ?1\r\n",
+    b"A" * 5000,
+    b"A: b\r\n" * 300,
 ]
 
 
