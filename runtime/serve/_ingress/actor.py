@@ -107,7 +107,7 @@ class Ingress:
 
         Raises:
             TimeoutError: it does not.
-            RayActorError: another process has died; it is replaced at the next restart of this actor.
+            RayActorError: another process has just died; it comes back.
         """
         self._wait(asyncio.sleep(0), CHECK_TIMEOUT_S)
         if self._helpers:
@@ -182,6 +182,7 @@ class Ingress:
     def _start_helpers(self, http: dict[str, Any], grpc: dict[str, Any], count: int) -> None:
         kind = api.remote(Ingress).options(
             num_cpus=0,
+            max_restarts=-1,
             max_concurrency=4,
             scheduling_strategy=NodeAffinitySchedulingStrategy(self._node_id, soft=False),
         )

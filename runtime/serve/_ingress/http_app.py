@@ -77,8 +77,8 @@ class HttpIngress:
         for name, value in headers:
             if name in _NOTED:
                 found[_NOTED[name]] = value.decode("latin-1")
-        request_id = found.get("request_id")
-        if not request_id:
+        request_id = found.get("request_id", "")
+        if not request_id or not request_id.isprintable():
             request_id = answers.new_request_id()
             headers = [*headers, (REQUEST_ID, request_id.encode())]
         timeout_s = _timeout_s(found["timeout"], self._timeout_s) if "timeout" in found else self._timeout_s

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from typing import Any
+from typing import Any, cast
 
 from .http_app import HttpIngress
 from .http_connection import HttpConnection
@@ -80,7 +80,7 @@ class HttpServer:
             server_header=False,
             date_header=False,
             root_path=options.root_path.rstrip("/"),
-            timeout_keep_alive=options.keep_alive_timeout_s,
+            timeout_keep_alive=cast(int, options.keep_alive_timeout_s),  # any number will do
             ssl_keyfile=options.ssl_keyfile,
             ssl_certfile=options.ssl_certfile,
             ssl_keyfile_password=options.ssl_keyfile_password,

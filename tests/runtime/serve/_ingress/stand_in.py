@@ -130,6 +130,8 @@ class Replica:
             self.cancelled += 1
             run.connection.send(m.Failure(run.number, "cancelled", b"", True))
             raise
+        except ValueError:  # no number in the path
+            run.connection.send(m.Failure(run.number, "user", b"", True))
 
     async def http(self, run: Run, first: m.Http) -> None:
         name, _, argument = first.path.removeprefix(first.root_path).strip("/").partition("/")

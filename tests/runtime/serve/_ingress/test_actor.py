@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import socket
 import threading
 import uuid
 from collections.abc import Iterator
@@ -95,7 +96,12 @@ def test_a_killed_ingress_comes_back_on_its_port(replica: Replica) -> None:
     assert ask_until_answered(port) == b"ok"
     assert ask(port, "/-/routes") == (200, b'{"/":"app"}')
     ray.get(ingress.check_health.remote(), timeout=30)
-    ray.kill(ingress, no_restart=False)
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert sock.recv(1 << 16).startswith(b"HTTP/1.1 200 ")
+        ray.kill(ingress, no_restart=False)
+        while sock.recv(1 << 16):
+            pass  # until it is gone
     assert ask_until_answered(port) == b"ok"
     assert ray.get(ingress.start.remote({"port": 0}, {}), timeout=30) == began
     assert ray.get(ingress.drain.remote(5), timeout=30) == 0
@@ -119,6 +125,33 @@ def test_several_processes_share_the_port(replica: Replica) -> None:
     assert ray.get(ingress.drain.remote(5), timeout=30) == 0
     with pytest.raises(ConnectionRefusedError):
         ask(began["port"])
+    ray.kill(ingress)
+
+
+def test_grpc(replica: Replica) -> None:
+    grpc = pytest.importorskip("grpc")
+    from tests.runtime.serve._ingress.talk import FUNCTION, TalkStub, say
+
+    kind = ray.remote(Ingress).options(num_cpus=0, max_concurrency=4)
+    ingress = kind.remote(ray.get_runtime_context().get_node_id(), {})
+    options = {"port": 0, "grpc_servicer_functions": [FUNCTION]}
+    began = ray.get(ingress.start.remote({"host": None}, options), timeout=60)
+    assert began["port"] is None
+    with grpc.insecure_channel(f"127.0.0.1:{began['grpc_port']}") as channel:
+        talk = TalkStub(channel)
+        wait = {"timeout": 20, "wait_for_ready": True}
+        call = None
+        while call is None or call.code() is grpc.StatusCode.NOT_FOUND:  # until the routes have arrived
+            call = talk.Say.future(say("a"), **wait)
+            call.exception()
+        assert call.result().value == "A"
+        assert [item.value for item in talk.Count(say("3"), **wait)] == ["", "1", "2"]
+        assert talk.Join(map(say, "abc"), **wait).value == "abc"
+        assert [item.value for item in talk.Chat(map(say, "ab"), **wait)] == ["a!", "b!"]
+        with pytest.raises(grpc.RpcError) as failed:
+            talk.Say(say("fail"), **wait)
+        assert (failed.value.code(), failed.value.details()) == (grpc.StatusCode.INTERNAL, "no")
+    assert ray.get(ingress.drain.remote(5), timeout=30) == 0
     ray.kill(ingress)
 
 

@@ -26,7 +26,7 @@ SEEDS = [
     b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
     b"GET /sub/inspect?a=%20 HTTP/1.1\r\nHost: x\r\nX-Request-Id: 1\r\nAccept: */*\r\n\r\n",
     b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello",
-    b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3;a=b\r\nabc\r\n0\r\nT: 1\r\n\r\n",
+    b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n3;a=b\r\nabc\r\n0\r\nT: 1\r\n\r\n",
     b"PUT /deaf HTTP/1.0\r\nContent-Length: 3\r\n\r\nabc",
     b"GET /chunks/3 HTTP/1.1\r\nHost: x\r\n\r\nGET /half HTTP/1.1\r\nHost: x\r\n\r\n",
     b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nab",

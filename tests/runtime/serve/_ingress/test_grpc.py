@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 grpc = pytest.importorskip("grpc")
-from google.protobuf.wrappers_pb2 import StringValue
 
 from runtime.serve._core.published import Route, Routes
 from runtime.serve._ingress import grpc_api
@@ -17,9 +16,7 @@ from runtime.serve._ingress.grpc_app import load_services
 from runtime.serve._ingress.grpc_server import GrpcServer
 from runtime.serve._ingress.options import GrpcOptions
 from tests.runtime.serve._ingress.conftest import Served
-from tests.runtime.serve._ingress.talk import TalkStub
-
-FUNCTION = "tests.runtime.serve._ingress.talk.add_TalkServicer_to_server"
+from tests.runtime.serve._ingress.talk import FUNCTION, TalkStub, say
 
 
 class Client:
@@ -47,10 +44,6 @@ def client(serve: Callable[..., Served]) -> Iterator[Callable[..., Client]]:
     yield start
     for one in begun:
         one.close()
-
-
-def say(text: str) -> StringValue:
-    return StringValue(value=text)
 
 
 def failure(call: Callable[[], Any]) -> Any:

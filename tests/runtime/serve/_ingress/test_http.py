@@ -173,6 +173,26 @@ def test_a_client_that_leaves_cancels(serve: Serve, path: str) -> None:
     assert served.replica.cancelled == (path != "/busy")
 
 
+def test_a_client_that_leaves_may_ask_for_no_cancellation(serve: Serve) -> None:
+    served = serve()
+    with dial(served) as sock:
+        sock.sendall(
+            b"POST /echo HTTP/1.1\r\nx-request-disconnect-disabled: ?1\r\nContent-Length: 9\r\n\r\n123"
+        )
+        served.until(lambda: served.replica.running)
+    with dial(served) as sock:
+        sock.sendall(b"GET /hang HTTP/1.1\r\nx-request-disconnect-disabled: ?1\r\n\r\n")
+        served.until(lambda: len(served.replica.running) == 2)
+    served.until(lambda: not served.server._state.connections)
+    assert len(served.replica.running) == 2
+
+
+def test_a_request_id_that_cannot_be_sent_back(serve: Serve) -> None:
+    with dial(serve()) as sock:
+        sock.sendall(b"GET / HTTP/1.1\r\nx-request-id: a\tb\r\nConnection: close\r\n\r\n")
+        assert re.search(rf"x-request-id: {UUID}\r\n".encode(), read_all(sock))
+
+
 def test_a_client_that_leaves_during_its_upload_cancels(serve: Serve) -> None:
     served = serve()
     with dial(served) as sock:
