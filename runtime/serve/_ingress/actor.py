@@ -21,12 +21,11 @@ from runtime.serve._core.published import NAMESPACE, ROUTES, load_routes
 from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .grpc_server import GrpcServer
-from .http_app import HttpIngress
-from .http_server import HttpServer, bind
 from .options import grpc_options, http_options
 from .routes import RouteTable
 
 if TYPE_CHECKING:
+    from .http_server import HttpServer
     from .upstream import QueueOf
 
 logger = logging.getLogger(__name__)
@@ -139,6 +138,9 @@ class Ingress:
         queue_of = _queue_of(self._loop)
         port = grpc_port = None
         if web.host is not None:
+            from .http_app import HttpIngress
+            from .http_server import HttpServer, bind
+
             app = HttpIngress(self._table, queue_of, web.request_timeout_s)
             self._http = HttpServer(web, app, bind(web.host, web.port))
             await self._http.start()

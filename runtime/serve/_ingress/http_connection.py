@@ -56,6 +56,10 @@ class HttpConnection(HttpToolsProtocol):
         """Whether a part of the body of the last request has arrived, or it is complete."""
         return bool(self.cycle.body) or not self.cycle.more_body
 
+    def is_idle(self, since: float, not_before: float) -> bool:
+        """Whether no request has come since then, `not_before` passed as well."""
+        return self.waits_since is not None and max(self.waits_since, not_before) <= since
+
     def give_up(self) -> None:
         """Lets no request write any more. uvicorn tells only the last one of a connection that it is lost, and a turn
         of the loop after uvloop has closed it."""
@@ -73,12 +77,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self.give_up()
+        self._tell_gone()
         self._earlier.clear()
         self.app_state = {}
-        gone, self.gone = self.gone, None
-        if gone is not None:
-            gone()
 
     def data_received(self, data: bytes) -> None:
         if self._is_deaf:
@@ -125,7 +126,9 @@ class HttpConnection(HttpToolsProtocol):
         self._refuse(self._refusal, _TOO_LARGE if self._refusal == 431 else _INVALID)
 
     def _unsupported_upgrade_warning(self) -> None:
-        self._end_after_response()
+        # The parser cannot go on: this is the last request of the connection.
+        self._is_deaf = True
+        self.cycle.keep_alive = False
 
     # ------------------------------------------------------------ helpers
 
@@ -135,23 +138,28 @@ class HttpConnection(HttpToolsProtocol):
             for name, value in self.headers
         )
 
-    def _end_after_response(self) -> None:
-        """Reads nothing more, and closes the connection after the last request that was complete."""
-        self._is_deaf = True
-        self.cycle.keep_alive = False
+    def _tell_gone(self) -> None:
+        self.give_up()
+        gone, self.gone = self.gone, None
+        if gone is not None:
+            gone()
 
     def _refuse(self, status: int, message: str) -> None:
         """Answers a request that cannot be understood. Earlier ones on the connection get their responses first."""
         cycle = self.cycle
+        self._is_deaf = True
         if cycle is not None and not cycle.response_complete:
             if not cycle.more_body:
-                self._end_after_response()
+                cycle.keep_alive = False
+                return
+            if self._earlier:
+                self.pipeline.popleft()
+                self._earlier[-1].keep_alive = False
                 return
             if cycle.response_started:
-                self._is_deaf = True
                 self.transport.close()
                 return
-        self._is_deaf = True
+            self._tell_gone()
         body = message.encode()
         self.transport.write(
             b"".join(

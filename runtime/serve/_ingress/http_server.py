@@ -14,8 +14,10 @@ from .options import HttpOptions
 BACKLOG = 2048
 SWEEP_S = 5.0
 """How often connections are looked at that wait for a request."""
+IDLE_S = 0.5
+"""While draining, a connection without a request for so long is closed."""
 POLL_S = 0.02
-"""While draining."""
+"""Likewise, how often connections are looked at."""
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -96,7 +98,9 @@ class HttpServer:
         self._sweep_timer = loop.call_later(SWEEP_S, self._sweep)
 
     async def drain(self, timeout_s: float) -> int:
-        """Accepts nothing more, closes idle connections, and lets running requests end for at most `timeout_s`.
+        """Accepts nothing more and lets running requests end for at most `timeout_s`. A client that still sends
+        requests on a connection is told by its next response to open another one; other connections close after
+        IDLE_S.
 
         Returns:
             How many requests were cut off.
@@ -108,13 +112,14 @@ class HttpServer:
         for _ in range(2):  # turns of the loop in which connections that wait in the backlog are accepted
             await asyncio.sleep(0)
         self._server.close()
-        end = loop.time() + timeout_s
+        begin = loop.time()
         while self._state.connections or self._state.tasks:
-            for connection in list(self._state.connections):
-                if isinstance(connection, HttpConnection):
-                    connection.shutdown()  # of a running request: closes after its response
-            if loop.time() >= end:
+            now = loop.time()
+            if now >= begin + timeout_s:
                 break
+            for connection in list(self._state.connections):
+                if isinstance(connection, HttpConnection) and connection.is_idle(now - IDLE_S, begin):
+                    connection.shutdown()
             await asyncio.sleep(POLL_S)
         left = self._app.ongoing
         await self._end()

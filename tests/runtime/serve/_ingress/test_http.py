@@ -382,7 +382,7 @@ def test_drain_lets_requests_end(serve: Serve) -> None:
         late.sendall(b"GET /hang HTTP/1.1\r\nHost: x\r\n\r\n")
         served.until(lambda: len(served.replica.running) == 2)
         left: list[int] = []
-        drain = threading.Thread(target=lambda: left.append(served.run(served.server.drain(0.3))))
+        drain = threading.Thread(target=lambda: left.append(served.run(served.server.drain(1.5))))
         drain.start()
         assert idle.recv(100) == b""
         with pytest.raises(ConnectionRefusedError):
@@ -395,6 +395,41 @@ def test_drain_lets_requests_end(serve: Serve) -> None:
         assert left == [1]
         assert read_all(late).endswith(b"This node is being drained.")
     served.until(served.is_idle)
+
+
+def test_drain_under_load_fails_no_request(serve: Serve) -> None:
+    """Clients keep their connections; whoever asks the draining ingress is told to connect again, to the other one."""
+    one = serve()
+    two = serve(port=one.port)
+    stop = threading.Event()
+    failed: list[BaseException] = []
+    done = [0] * 6
+
+    def client(own: int) -> None:
+        connection = http.client.HTTPConnection("127.0.0.1", one.port, timeout=20)
+        try:
+            while not stop.is_set():
+                connection.request("POST", "/echo", b"abc")
+                assert connection.getresponse().read() == b"3 891568578"
+                done[own] += 1
+        except BaseException as error:
+            failed.append(error)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=client, args=(own,)) for own in range(len(done))]
+    for thread in threads:
+        thread.start()
+    try:
+        one.until(lambda: min(done) > 5 or failed)
+        assert one.run(one.server.drain(20)) == 0
+        before = sum(done)
+        two.until(lambda: sum(done) > before + 100 or failed)
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert failed == []
 
 
 def test_before_the_first_routes_it_is_not_healthy(serve: Serve) -> None:
