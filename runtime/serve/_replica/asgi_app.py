@@ -94,8 +94,6 @@ def _remade(route: Any, endpoint: Any) -> Any:
         and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         and hasattr(route, name)
     }
-    if hasattr(route, "body_field"):  # not of Starlette's own routes, whose HEAD comes with GET
-        arguments["methods"] = set(route.methods)
     return type(route)(endpoint=endpoint, **arguments)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 from runtime.serve import asgi, multiplex
-from runtime.serve._core.specs import DeploymentSpec
 from runtime.serve._replica.asgi_app import AsgiApp
 from runtime.serve._replica.threads import Threads
 from runtime.serve.context import serve_error
@@ -55,16 +54,14 @@ class UserCode:
     """The code of one replica. `instance` is None until it is constructed.
 
     Args:
-        spec: the deployment.
+        name: of the deployment.
         target: its class or function.
         init: the arguments of the class's constructor.
         threads: where sync code runs.
     """
 
-    def __init__(
-        self, spec: DeploymentSpec, target: Any, init: tuple[Any, Any], threads: Threads
-    ) -> None:
-        self._spec = spec
+    def __init__(self, name: str, target: Any, init: tuple[Any, Any], threads: Threads) -> None:
+        self.name = name
         self._target = target
         self._init = init
         self._threads = threads
@@ -120,7 +117,7 @@ class UserCode:
             if not other.startswith("__") and callable(getattr(type(self.instance), other, None))
         ]
         return (
-            f"Tried to call a method '{name}' of deployment '{self._spec.name}' that does not exist. Available "
+            f"Tried to call a method '{name}' of deployment '{self.name}' that does not exist. Available "
             f"methods: {known}."
         )
 
@@ -146,7 +143,7 @@ class UserCode:
         method = getattr(self.instance, RECONFIGURE, None)
         if not callable(method) or self.instance is self._target:
             raise serve_error(
-                f"user_config was given, but deployment '{self._spec.name}' has no method `{RECONFIGURE}` to take it."
+                f"user_config was given, but deployment '{self.name}' has no method `{RECONFIGURE}` to take it."
             )
         kwargs = {"rank": rank} if self.wants_rank else {}
         await self.call(Method(RECONFIGURE, method), (user_config,), kwargs)
