@@ -62,12 +62,11 @@ def ingress(app: Any = None) -> Callable[..., type]:
             cls = type("ASGIIngressDeployment", (ASGIIngressDeployment,), {"__module__": __name__})
         if not inspect.isclass(cls):
             raise ValueError("@serve.ingress must be used with a class.")
-        if hasattr(cls, "__call__"):  # noqa: B004 -- of the class's instances, which `callable` cannot tell
-            if "__call__" in {name for base in cls.__mro__ for name in vars(base)}:
-                raise ValueError(
-                    f"Classes passed to @serve.ingress may not have a `__call__` method: the ASGI application answers "
-                    f"all requests to {cls.__name__}."
-                )
+        if any("__call__" in vars(base) for base in cls.__mro__):
+            raise ValueError(
+                f"Classes passed to @serve.ingress may not have a `__call__` method: the ASGI application answers all "
+                f"requests to {cls.__name__}."
+            )
         if app is None and not hasattr(cls, BUILD_METHOD):
             raise ValueError(
                 f"serve.ingress() without an application requires {cls.__name__} to define `{BUILD_METHOD}`."
@@ -106,7 +105,9 @@ def routes_of(app: Any) -> list[tuple[list[Any], int, Any]]:
             if hasattr(route, "endpoint"):
                 found.append((routes, index, route))
             else:
-                walk(getattr(route, "original_router", None) or route)  # FastAPI 0.137 keeps included routers whole
+                walk(
+                    getattr(route, "original_router", None) or route
+                )  # FastAPI 0.137 keeps included routers whole
 
     walk(app)
     return found
@@ -135,7 +136,7 @@ def _make_picklable() -> None:
     ever. It is rebuilt from its items."""
     datastructures = sys.modules.get("starlette.datastructures")
     if datastructures is not None:
-        copyreg.pickle(datastructures.State, _reduce_state)  # type: ignore[arg-type]
+        copyreg.pickle(datastructures.State, _reduce_state)
 
 
 def _reduce_state(state: Any) -> tuple[Any, ...]:

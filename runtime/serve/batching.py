@@ -47,7 +47,9 @@ class _Call:
 class _Options:
     """Of one decorated function; changed at run time by its setters."""
 
-    def __init__(self, most: int, wait_s: float, concurrent: int, size: Callable[[list[Any]], int] | None) -> None:
+    def __init__(
+        self, most: int, wait_s: float, concurrent: int, size: Callable[[list[Any]], int] | None
+    ) -> None:
         self.most = most
         self.wait_s = wait_s
         self.concurrent = concurrent
@@ -117,7 +119,9 @@ class _Queue:
         self._metrics = _Metrics(function.__name__)
         self._streams = inspect.isasyncgenfunction(function)
         base = contextvars.copy_context()
-        base.run(context._serve_request_context.set, context.RequestContext())  # a batch belongs to no request
+        base.run(
+            context._serve_request_context.set, context.RequestContext()
+        )  # a batch belongs to no request
         self._context = base
         options.check_room()
 

@@ -1,12 +1,12 @@
 """Metrics of deployments: those of `runtime.util.metrics` with tags that tell where a value comes from.
 
-Made in a replica, a metric has the tags `deployment`, `replica` and `application` besides its own. A metric with the tag
-key `route` gets the route of the current request, unless a value is given.
+Made in a replica, a metric has the tags `deployment`, `replica` and `application` besides its own. A metric with the
+tag key `route` gets the route of the current request, unless a value is given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from runtime.serve import context
 from runtime.util import metrics
@@ -60,9 +60,12 @@ class _Tagged(metrics.Metric):
 
 
 def _rebuild(
-    cls: type[_Tagged], arguments: tuple[object, ...], keys: tuple[str, ...], tags: dict[str, str]
+    make: Callable[..., metrics.Metric],
+    arguments: tuple[object, ...],
+    keys: tuple[str, ...],
+    tags: dict[str, str],
 ) -> metrics.Metric:
-    return cls(*arguments, keys).set_default_tags(tags)  # type: ignore[arg-type]
+    return make(*arguments, keys).set_default_tags(tags)
 
 
 class Counter(_Tagged, metrics.Counter):

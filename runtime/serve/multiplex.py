@@ -39,11 +39,15 @@ class Models:
         self._loading: dict[str, asyncio.Future[Any]] = {}
         self._turn = asyncio.Lock()  # one at a time: each may need the memory of all
         self._loads = metrics.Counter("serve_multiplexed_models_load_counter", "Models that were loaded.")
-        self._unloads = metrics.Counter("serve_multiplexed_models_unload_counter", "Models that were unloaded.")
+        self._unloads = metrics.Counter(
+            "serve_multiplexed_models_unload_counter", "Models that were unloaded."
+        )
         self._asked = metrics.Counter("serve_multiplexed_get_model_requests_counter", "Requests for a model.")
         self._count = metrics.Gauge("serve_num_multiplexed_models", "Models that are loaded.")
         self._registered = metrics.Gauge(
-            "serve_registered_multiplexed_model_id", "1 for each model that is loaded.", tag_keys=("model_id",)
+            "serve_registered_multiplexed_model_id",
+            "1 for each model that is loaded.",
+            tag_keys=("model_id",),
         )
         self._load_ms = metrics.Histogram(
             "serve_multiplexed_model_load_latency_ms", "Time to load a model.", boundaries=_LATENCIES_MS
@@ -147,7 +151,9 @@ def loaded_models() -> list[str]:
 
 async def unload_all(instance: Any) -> None:
     """Unloads the models of an instance."""
-    caches: Iterable[Models] = vars(instance).get(_ATTRIBUTE, {}).values() if hasattr(instance, "__dict__") else ()
+    caches: Iterable[Models] = (
+        vars(instance).get(_ATTRIBUTE, {}).values() if hasattr(instance, "__dict__") else ()
+    )
     for cache in list(caches):
         await cache.close()
 
@@ -155,9 +161,9 @@ async def unload_all(instance: Any) -> None:
 def multiplexed(func: Callable[..., Any] | None = None, max_num_models_per_replica: int = 3) -> Any:
     """Decorates the `async def` function or method that loads a model, given its id.
 
-    A call returns the model, which is loaded the first time. If a replica has too many models, the one that was not used
-    for the longest time is unloaded: nothing refers to it any more, and its `__del__` frees what it has. Requests for a
-    model go to replicas that have it, if they can take it.
+    A call returns the model, which is loaded the first time. If a replica has too many models, the one that was not
+    used for the longest time is unloaded: nothing refers to it any more, and its `__del__` frees what it has. Requests
+    for a model go to replicas that have it, if they can take it.
 
     Args:
         max_num_models_per_replica: how many models a replica keeps; -1 for no limit.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import logging
 import os
 import threading
@@ -54,7 +55,13 @@ class Replica:
     """
 
     def __init__(
-        self, replica_id: str, token: bytes, app: str, spec: DeploymentSpec, rank: int, session: dict[str, Any]
+        self,
+        replica_id: str,
+        token: bytes,
+        app: str,
+        spec: DeploymentSpec,
+        rank: int,
+        session: dict[str, Any],
     ) -> None:
         self._id = replica_id
         self._token = token
@@ -80,9 +87,12 @@ class Replica:
         Raises: what the user's code raises.
         """
         if self._loop is None:
-            self._frame = contextvars.copy_context()  # of this call: what the user's code starts belongs to this actor
+            self._frame = (
+                contextvars.copy_context()
+            )  # of this call: what the user's code starts belongs to this actor
             self._loop = new_event_loop()
-            threading.Thread(target=self._frame.run, args=(self._run_loop, self._loop), name="serve", daemon=True).start()
+            run = functools.partial(self._frame.run, self._run_loop, self._loop)
+            threading.Thread(target=run, name="serve", daemon=True).start()
         return self._on_loop(self._start())
 
     def reconfigure(self, options: DeploymentOptions, rank: int) -> None:
@@ -136,7 +146,11 @@ class Replica:
         facts = runtime.get_runtime_context()
         replica = context.ReplicaID.parse(self._id)
         logs = os.path.join(core.session.session_dir, "logs")
-        ids = {"job_id": facts.get_job_id(), "worker_id": facts.get_worker_id(), "node_id": facts.get_node_id()}
+        ids = {
+            "job_id": facts.get_job_id(),
+            "worker_id": facts.get_worker_id(),
+            "node_id": facts.get_node_id(),
+        }
         self._log = ReplicaLog(replica, os.path.join(logs, "serve"), ids)
         self._log.configure(self._options.logging_config)
         self._set_context(replica, None)
@@ -179,7 +193,7 @@ class Replica:
             pid=os.getpid(),
             node_ip=core.address.host,
             worker_id=ids["worker_id"],
-            log_file=os.path.relpath(self._log.path, logs),
+            log_file=self._log.path.removeprefix(logs + os.sep),
             zone=facts.get_node_labels().get("ray.io/availability-zone", ""),
             docs_path=user.app.docs_path if user.app is not None else None,
             has_check=user.optional(CHECK) is not None,
@@ -203,7 +217,9 @@ class Replica:
         )
 
     async def _reconfigure(self, options: DeploymentOptions, rank: int) -> None:
-        assert self._service is not None and self._user is not None and self._log is not None
+        assert self._service is not None
+        assert self._user is not None
+        assert self._log is not None
         before, self._options = self._options, options
         has_new_rank, self._rank = rank != self._rank, rank
         self._set_context(context.ReplicaID.parse(self._id), self._user.instance)
@@ -213,12 +229,15 @@ class Replica:
         if options.logging_config != before.logging_config:
             self._log.configure(options.logging_config)
         has_new_config = options.user_config != before.user_config
-        if has_new_config or (has_new_rank and self._user.wants_rank):
-            if options.user_config is not None or self._user.wants_rank:
-                await self._user.reconfigure(options.user_config, self._replica_rank())
+        wants_rank = self._user.wants_rank
+        if (has_new_config and (options.user_config is not None or wants_rank)) or (
+            has_new_rank and wants_rank
+        ):
+            await self._user.reconfigure(options.user_config, self._replica_rank())
 
     async def _drain(self, timeout_s: float) -> int:
-        assert self._service is not None and self._user is not None
+        assert self._service is not None
+        assert self._user is not None
         left = await self._service.drain(timeout_s)
         for poll in self._polls:
             poll.cancel()
@@ -299,7 +318,9 @@ class LoadReports:
             if self._controller is None:
                 self._controller = runtime.get_actor(CONTROLLER, namespace=NAMESPACE)
             ignore_errors([self._controller.record_load.remote(load)])
-        except Exception as error:  # there is no controller at present: the next report finds it, or its successor
+        except (
+            Exception
+        ) as error:  # there is no controller at present: the next report finds it, or its successor
             logger.debug("The controller did not hear of the load: %s", error)
             self._controller = None
 

@@ -77,7 +77,9 @@ def bind_methods(app: Any, instance: Any) -> None:
         function = getattr(route.endpoint, "__func__", route.endpoint)
         if asgi.is_method_of(function, cls):
             if not inspect.signature(function).parameters:
-                raise TypeError(f"{function.__qualname__} is a route, so it must have `self` as its first parameter.")
+                raise TypeError(
+                    f"{function.__qualname__} is a route, so it must have `self` as its first parameter."
+                )
             routes[index] = _remade(route, function.__get__(instance))
         elif getattr(function, asgi.OWNER_ATTRIBUTE, None) is not None:
             dropped.append((routes, route))

@@ -100,6 +100,6 @@ async def _converted(items: Any, convert: Any) -> AsyncGenerator[Any, None]:
 
 def _returned_generator(method: Method) -> TypeError:
     return TypeError(
-        f"Method '{method.name}' returned a generator. You must use `handle.options(stream=True)` to call generators on "
-        "a deployment."
+        f"Method '{method.name}' returned a generator. You must use `handle.options(stream=True)` to call "
+        "generators on a deployment."
     )

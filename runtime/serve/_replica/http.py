@@ -211,10 +211,12 @@ class RunningHttp(Running):
 
     async def _send_body(self, body: Any, more: bool) -> None:
         if len(body) > PIECE_BYTES:
-            view = memoryview(body).cast("B")
+            view: Any = memoryview(body).cast("B")
             start = 0
             while len(view) - start > PIECE_BYTES:
-                await self.send_counted(Chunk(self.number, view[start : start + PIECE_BYTES], True), PIECE_BYTES)  # type: ignore[arg-type]
+                await self.send_counted(
+                    Chunk(self.number, view[start : start + PIECE_BYTES], True), PIECE_BYTES
+                )
                 start += PIECE_BYTES
             body = view[start:]
         if more:
@@ -261,7 +263,7 @@ class RunningWebSocket(Running):
         app = self.service.user.app
         if app is None:
             raise TypeError("WebSockets need an ASGI application: see `serve.ingress`.")
-        scope = {
+        scope: dict[str, Any] = {
             "type": "websocket",
             "asgi": VERSIONS,
             "http_version": request.http_version,
@@ -318,7 +320,9 @@ class RunningWebSocket(Running):
             raise ClientGone("The client is disconnected.")
         if not message["type"].startswith("websocket."):
             raise RuntimeError(f"`{message['type']}` is no message of a WebSocket.")
-        self.send(Event(self.number, {**message, "headers": list(message["headers"])} if "headers" in message else message))
+        if "headers" in message:
+            message = {**message, "headers": list(message["headers"])}
+        self.send(Event(self.number, message))
         self._sent_bytes += len(message.get("bytes") or message.get("text") or b"")
         if self._sent_bytes > PIECE_BYTES:
             self._sent_bytes = 0
@@ -374,4 +378,3 @@ def _request_class() -> Any:
 def request_of(scope: Any, receive: Any, send: Any) -> Any:
     """A Starlette request. Starlette is imported here only: most deployments take no HTTP requests."""
     return _request_class()(scope, receive, send)
-

@@ -1,7 +1,7 @@
 """The log of a replica: the logger `ray.serve`, with the access log, as text or JSON.
 
-A file of its own below the session's logs, and standard error, which the driver shows. Lines of the access log go to the
-file only, many at a time: one line costs a request a few microseconds.
+A file of its own below the session's logs, and standard error, which the driver shows. Lines of the access log go to
+the file only, many at a time: one line costs a request a few microseconds.
 """
 
 from __future__ import annotations
@@ -145,7 +145,9 @@ class ReplicaLog:
         self._logger.addFilter(self._write_first)
         self.has_access_log = bool(config.get("enable_access_log", True))
 
-    def access(self, method: str, target: str, status: str, seconds: float, request_id: str, route: str) -> bool:
+    def access(
+        self, method: str, target: str, status: str, seconds: float, request_id: str, route: str
+    ) -> bool:
         """Adds a line to the access log. Returns whether `flush` is to be called soon."""
         if not self.has_access_log or not self._logger.isEnabledFor(logging.INFO):
             return False

@@ -6,7 +6,7 @@ from __future__ import annotations
 from runtime.serve import metrics
 from runtime.serve._replica.running import Running
 
-LATENCIES_MS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000, 120_000, 300_000, 600_000]
+LATENCIES_MS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000, 300_000]
 
 
 class Measures:
@@ -15,7 +15,9 @@ class Measures:
     def __init__(self) -> None:
         route = ("route",)
         metrics.Counter("serve_deployment_replica_starts", "Times that a replica was started.").inc()
-        self._requests = metrics.Counter("serve_deployment_request_counter", "Requests that have ended.", route)
+        self._requests = metrics.Counter(
+            "serve_deployment_request_counter", "Requests that have ended.", route
+        )
         self._errors = metrics.Counter(
             "serve_deployment_error_counter", "Requests that raised.", ("route", "exception_type")
         )

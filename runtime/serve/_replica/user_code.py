@@ -113,7 +113,8 @@ class UserCode:
 
     def _no_method(self, name: str) -> str:
         known = [
-            other for other in dir(type(self.instance))
+            other
+            for other in dir(type(self.instance))
             if not other.startswith("__") and callable(getattr(type(self.instance), other, None))
         ]
         return (

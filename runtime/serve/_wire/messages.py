@@ -157,8 +157,8 @@ class Welcome(Message, frozen=True, tag=20):
 
 class Grant(Message, frozen=True, tag=21):
     """Lends slots. `scarce`: callers want more than there is, so what is not needed is returned at once; else an
-    unneeded slot stays with the caller, who tells so by `Return(0)`. A scarce grant of 0 answers a `Want`: none is free.
-    """
+    unneeded slot stays with the caller, who tells so by `Return(0)`. A scarce grant of 0 answers a `Want` when none is
+    free."""
 
     slots: int
     scarce: bool = False
