@@ -7,6 +7,7 @@ import contextvars
 import hmac
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -108,9 +109,10 @@ class Service:
     async def listen(self, host: str) -> tuple[str, int]:
         """Listens on a socket of Linux's abstract namespace and on a port. Returns the socket's name and the port."""
         name = f"\0serve-{self._replica.rpartition('#')[2]}-{os.getpid()}"
-        make = lambda: self._connected()  # noqa: E731
-        self._servers.append(await self.loop.create_unix_server(make, name))
-        server = await self.loop.create_server(make, host, 0)
+        unix = socket.socket(socket.AF_UNIX)  # uvloop takes no abstract name, only a socket
+        unix.bind(name)
+        self._servers.append(await self.loop.create_unix_server(self._connected, sock=unix))
+        server = await self.loop.create_server(self._connected, host, 0)
         self._servers.append(server)
         port: int = server.sockets[0].getsockname()[1]
         return name, port
