@@ -10,8 +10,6 @@ from typing import Any
 
 import msgspec
 
-from runtime.exceptions import RayError
-
 DEFAULT_APP_NAME = "default"
 
 
@@ -211,7 +209,7 @@ def get_trace_context() -> Any:
     return propagate.extract(trace)
 
 
-def serve_error(message: str) -> RayError:
+def serve_error(message: str) -> Exception:
     """A `RayServeException`, whose module is loaded only here."""
     from runtime.serve.exceptions import RayServeException
 

@@ -15,9 +15,11 @@ from collections import OrderedDict
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from random import Random
-from typing import TypeAlias
+from typing import Generic, TypeAlias, TypeVar
 
 from runtime.serve._wire.messages import Grant, Recall
+
+Request = TypeVar("Request", bound=Hashable)
 
 Effects: TypeAlias = list[tuple[Hashable, Grant | Recall]]
 """What to send to which caller."""
@@ -240,7 +242,7 @@ class _Loan:
     retired: bool = False
 
 
-class Borrower:
+class Borrower(Generic[Request]):
     """The slots that one caller has of all replicas of a deployment, and its requests that wait for one.
 
     Requests are any hashable values. They get slots in the order in which they came, except that one may be restricted
@@ -252,7 +254,7 @@ class Borrower:
         self._loans: dict[str, _Loan] = {}
         self._near: list[str] = []  # replicas with a slot in hand
         self._far: list[str] = []
-        self._waiting: OrderedDict[Hashable, frozenset[str] | None] = OrderedDict()
+        self._waiting: OrderedDict[Request, frozenset[str] | None] = OrderedDict()
         self._unrestricted = 0
         self._live = 0
 
@@ -281,6 +283,11 @@ class Borrower:
         """Own requests at a replica; 0 for an unknown one."""
         loan = self._loans.get(replica)
         return loan.running if loan is not None else 0
+
+    def is_full(self, replica: str) -> bool:
+        """Whether a replica has told that it has no slot, or own requests use all."""
+        loan = self._loans.get(replica)
+        return loan is None or loan.full or loan.running >= loan.slots
 
     def in_hand(self, replica: str) -> int:
         """Unused slots of a replica; 0 for an unknown one."""
@@ -328,7 +335,7 @@ class Borrower:
     # ------------------------------------------------------------ requests
 
     def ask(
-        self, request: Hashable, allowed: Collection[str] | None = None, first: bool = False
+        self, request: Request, allowed: Collection[str] | None = None, first: bool = False
     ) -> str | None:
         """A new request: returns the replica that it is to be sent to at once, else None, and it waits.
 
@@ -352,7 +359,7 @@ class Borrower:
         self._count(self._waiting[request], 1)
         return None
 
-    def allow(self, request: Hashable, allowed: Collection[str] | None) -> str | None:
+    def allow(self, request: Request, allowed: Collection[str] | None) -> str | None:
         """A request that waits may go to other replicas than before, its place in the queue unchanged. Returns where it
         is to be sent at once, or None: it waits, or did not wait any more."""
         if request not in self._waiting:
@@ -367,14 +374,21 @@ class Borrower:
         self._count(self._waiting[request], 1)
         return None
 
-    def forget(self, request: Hashable) -> bool:
+    def forget(self, request: Request) -> bool:
         """A request does not wait any more; False if it did not."""
         if request not in self._waiting:
             return False
         self._remove(request)
         return True
 
-    def ended(self, replica: str, keep: bool) -> Hashable | None:
+    def clear(self) -> list[Request]:
+        """No request waits any more. Returns those that did."""
+        requests = list(self._waiting)
+        for request in requests:
+            self._remove(request)
+        return requests
+
+    def ended(self, replica: str, keep: bool) -> Request | None:
         """A request has ended. Returns the one that is to be sent there next with the same slot, if any. `recalled`
         gives back a slot that is kept of a retired replica."""
         loan = self._loans.get(replica)
@@ -390,7 +404,7 @@ class Borrower:
 
     # ------------------------------------------------------------ slots
 
-    def granted(self, replica: str, slots: int, scarce: bool) -> list[Hashable]:
+    def granted(self, replica: str, slots: int, scarce: bool) -> list[Request]:
         """Slots came. Returns the requests that are to be sent there; `surplus` tells what to do about slots that are
         not used then.
 
@@ -403,7 +417,7 @@ class Borrower:
         loan.full = scarce and loan.told > 0
         loan.told = max(0, loan.told - slots)
         self._put(replica, loan, slots)
-        sent: list[Hashable] = []
+        sent: list[Request] = []
         while (request := self._next(replica, loan)) is not None:
             sent.append(request)
         return sent
@@ -473,7 +487,7 @@ class Borrower:
             ready.remove(replica)
         return slots
 
-    def _next(self, replica: str, loan: _Loan) -> Hashable | None:
+    def _next(self, replica: str, loan: _Loan) -> Request | None:
         if not loan.hand or loan.retired:
             return None
         for request, allowed in self._waiting.items():
@@ -483,7 +497,7 @@ class Borrower:
                 return request
         return None
 
-    def _remove(self, request: Hashable) -> None:
+    def _remove(self, request: Request) -> None:
         self._count(self._waiting.pop(request), -1)
 
     def _count(self, allowed: frozenset[str] | None, change: int) -> None:
