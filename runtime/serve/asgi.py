@@ -5,10 +5,12 @@ from __future__ import annotations
 import copyreg
 import inspect
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
 _ATTRIBUTE = "__serve_asgi__"
+_LOCK = type(threading.Lock())
 BUILD_METHOD = "__serve_build_asgi_app__"
 OWNER_ATTRIBUTE = "__serve_class__"
 """Of the endpoint of a route: the qualified name of the class with `@serve.ingress` that it is a method of."""
@@ -23,6 +25,10 @@ class Source:
 
     def __init__(self, app: Any) -> None:
         self.app = app
+
+    def __getstate__(self) -> dict[str, Any]:
+        _make_picklable(self.app)  # routers may have been included since the class was decorated
+        return vars(self)
 
     @property
     def builds(self) -> bool:
@@ -72,7 +78,7 @@ def ingress(app: Any = None) -> Callable[..., type]:
                 f"serve.ingress() without an application requires {cls.__name__} to define `{BUILD_METHOD}`."
             )
         _mark_methods(app, cls)
-        _make_picklable()
+        _make_picklable(app)
         setattr(cls, _ATTRIBUTE, Source(app))
         return cls
 
@@ -93,6 +99,10 @@ def takes_scope(app: Any) -> bool:
 def routes_of(app: Any) -> list[tuple[list[Any], int, Any]]:
     """All routes of an application or router with an endpoint, those of included routers too: the list that holds a
     route, its index there, the route."""
+    return [found for found in _nodes_of(app) if hasattr(found[2], "endpoint")]
+
+
+def _nodes_of(app: Any) -> list[tuple[list[Any], int, Any]]:
     found: list[tuple[list[Any], int, Any]] = []
     seen: set[int] = set()
 
@@ -102,12 +112,10 @@ def routes_of(app: Any) -> list[tuple[list[Any], int, Any]]:
             return
         seen.add(id(routes))
         for index, route in enumerate(routes):
-            if hasattr(route, "endpoint"):
-                found.append((routes, index, route))
-            else:
-                walk(
-                    getattr(route, "original_router", None) or route
-                )  # FastAPI 0.137 keeps included routers whole
+            found.append((routes, index, route))
+            walk(
+                getattr(route, "original_router", None) or route
+            )  # FastAPI 0.137 keeps included routers whole
 
     walk(app)
     return found
@@ -131,12 +139,31 @@ def _mark_methods(app: Any, cls: type) -> None:
             setattr(route.endpoint, OWNER_ATTRIBUTE, f"{cls.__module__}.{cls.__qualname__}")
 
 
-def _make_picklable() -> None:
-    """`State` of Starlette, which every application has one of, asks itself for attributes before it is unpickled, for
-    ever. It is rebuilt from its items."""
+def _make_picklable(app: Any) -> None:
+    """Registers how parts of applications are pickled that cannot be as they are.
+
+    `State` of Starlette, which every application has one of, asks itself for attributes before it is unpickled, for
+    ever: it is rebuilt from its items. Included routers of FastAPI have a lock: they get a new one.
+    """
     datastructures = sys.modules.get("starlette.datastructures")
     if datastructures is not None:
         copyreg.pickle(datastructures.State, _reduce_state)
+    for _, _, route in _nodes_of(app):
+        if any(isinstance(value, _LOCK) for value in getattr(route, "__dict__", {}).values()):
+            copyreg.pickle(type(route), _reduce_with_locks)
+
+
+def _reduce_with_locks(value: Any) -> tuple[Any, ...]:
+    locks = [name for name, part in vars(value).items() if isinstance(part, _LOCK)]
+    state = {name: part for name, part in vars(value).items() if name not in locks}
+    return _with_locks, (type(value), locks), state
+
+
+def _with_locks(cls: type, locks: list[str]) -> Any:
+    value: Any = object.__new__(cls)
+    for name in locks:
+        setattr(value, name, threading.Lock())
+    return value
 
 
 def _reduce_state(state: Any) -> tuple[Any, ...]:

@@ -142,7 +142,11 @@ class Running(ABC):
         body = self.service.failure_body(self, error) if kind == USER else b""
         self.peer.kept.ended(self.number)
         keep = self.finish("ERROR" if kind == USER else "CANCELLED")
-        self.peer.connection.send(Failure(self.number, kind, body, keep))
+        self.peer.connection.send(Failure(self.number, kind, body, keep, self.dumped_context()))
+
+    def dumped_context(self) -> bytes:
+        """Of a gRPC request; see `Call.context`."""
+        return b""
 
 
 def text_of(client: Any) -> str:

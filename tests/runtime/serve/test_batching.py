@@ -19,7 +19,9 @@ def run(coroutine):
 
 
 async def gather(function, *items):
-    return await asyncio.wait_for(asyncio.gather(*(function(item) for item in items), return_exceptions=True), 10)
+    return await asyncio.wait_for(
+        asyncio.gather(*(function(item) for item in items), return_exceptions=True), 10
+    )
 
 
 def test_calls_become_full_batches():
@@ -68,7 +70,9 @@ def test_methods_have_a_queue_for_each_instance_and_do_not_keep_it():
 
     async def main():
         one, two = Model(1), Model(10)
-        found = await asyncio.wait_for(asyncio.gather(one.times(1), two.times(1), one.times(2), two.times(2)), 10)
+        found = await asyncio.wait_for(
+            asyncio.gather(one.times(1), two.times(1), one.times(2), two.times(2)), 10
+        )
         assert found == [1, 10, 2, 20]
         return weakref.ref(one)
 

@@ -6,7 +6,7 @@ import pytest
 
 from runtime.serve import context, multiplex
 from runtime.serve._wire.messages import Models
-from tests.runtime.serve._replica.stand_in import serving
+from tests.runtime.serve._replica.stand_in import serving, until
 
 gone = []
 
@@ -88,8 +88,7 @@ def test_callers_hear_of_the_models():
             try:
                 for model in ("a", "b", "c"):
                     await caller.call("name", model=model)
-                while not (caller.others and sorted(caller.others[-1].ids) == ["b", "c"]):
-                    await asyncio.sleep(0.001)
+                await until(lambda: caller.others and sorted(caller.others[-1].ids) == ["b", "c"])
                 assert all(isinstance(message, Models) for message in caller.others)
             finally:
                 multiplex.changed = None

@@ -16,6 +16,7 @@ from runtime.serve._replica.user_code import UserCode
 from runtime.serve._wire import values
 from runtime.serve._wire.connection import Connection
 from runtime.serve._wire.messages import (
+    VERSION,
     Call,
     Chunk,
     Failure,
@@ -26,7 +27,6 @@ from runtime.serve._wire.messages import (
     Meta,
     Recall,
     Return,
-    VERSION,
     Want,
     Welcome,
     Window,
@@ -34,6 +34,13 @@ from runtime.serve._wire.messages import (
 
 TOKEN = b"secret"
 REPLICA = "app#Deployment#abc"
+
+
+async def until(true: Callable[[], Any]) -> None:
+    """Waits until a condition holds."""
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110 -- what changes it tells nobody
+            await asyncio.sleep(0.001)
 
 
 class Caller:
@@ -100,7 +107,9 @@ class Caller:
     async def next(self, number: int) -> Any:
         return await asyncio.wait_for(self.received[number].get(), 10)
 
-    async def begin_call(self, method: str, *args: Any, stream: bool = False, model: str = "", **kwargs: Any) -> int:
+    async def begin_call(
+        self, method: str, *args: Any, stream: bool = False, model: str = "", **kwargs: Any
+    ) -> int:
         await self.slot()
         number = self.number()
         body = values.dump((args, kwargs)).body
@@ -206,7 +215,5 @@ async def serving(
         if not caller.lost.done():
             caller.connection.close()
             await caller.lost
-        service_peers = [peer for peer in service._peers]
-        while service_peers:
+        while service._peers:  # noqa: ASYNC110 -- the other side of the connection ends as the loop turns
             await asyncio.sleep(0)
-            service_peers = [peer for peer in service._peers]

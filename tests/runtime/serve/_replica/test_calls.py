@@ -8,7 +8,7 @@ import pytest
 from runtime import exceptions
 from runtime.serve import context
 from runtime.serve._wire.messages import Cancel, End, Failure, Item
-from tests.runtime.serve._replica.stand_in import Caller, serving
+from tests.runtime.serve._replica.stand_in import Caller, serving, until
 
 
 class Boom(Exception):
@@ -114,11 +114,10 @@ def test_generators_stream_their_items():
             items = [x async for x in caller.stream("count_on_thread", 300)]
             assert [x for x, _ in items] == list(range(300))
             assert {name for _, name in items} == {"serve-sync_0"}
-            seen = []
+            late = caller.stream("fail_late")
+            assert await anext(late) == 1
             with pytest.raises(Boom, match="late"):
-                async for x in caller.stream("fail_late"):
-                    seen.append(x)
-            assert seen == [1]
+                await anext(late)
 
     asyncio.run(main())
 
@@ -179,8 +178,7 @@ def test_a_cancelled_sync_call_keeps_its_slot_until_its_thread_has_ended():
     async def main():
         async with serving(Deployment, slots=2) as (service, caller):
             number = await caller.begin_call("wait_on_thread")
-            while "begun" not in service.user.instance.seen:
-                await asyncio.sleep(0.001)
+            await until(lambda: "begun" in service.user.instance.seen)
             caller.connection.send(Cancel(number))
             assert await caller.call("add", 1) == 2
             assert service.ongoing == 1
@@ -194,12 +192,10 @@ def test_a_lost_caller_cancels_its_requests():
     async def main():
         async with serving(Deployment) as (service, caller):
             await caller.begin_call("forever")
-            while not service.user.instance.seen:
-                await asyncio.sleep(0.001)
+            await until(lambda: service.user.instance.seen)
             caller.connection.close()
             await caller.lost
-            while service.ongoing:
-                await asyncio.sleep(0.001)
+            await until(lambda: not service.ongoing)
             assert service.user.instance.seen == ["begun", "cancelled"]
 
     asyncio.run(main())
@@ -220,8 +216,7 @@ def test_a_drain_waits_for_requests_and_cancels_those_that_take_too_long():
     async def main():
         async with serving(Deployment, slots=3) as (service, caller):
             waiting = await caller.begin_call("wait_on_thread")
-            while not service.user.instance.seen:
-                await asyncio.sleep(0.001)
+            await until(lambda: service.user.instance.seen)
             draining = asyncio.ensure_future(service.drain(10))
             await asyncio.sleep(0)
             service.user.instance.sync_going.set()
@@ -229,8 +224,7 @@ def test_a_drain_waits_for_requests_and_cancels_those_that_take_too_long():
             assert not (await caller.next(waiting)).keep
         async with serving(Deployment) as (service, caller):
             number = await caller.begin_call("forever")
-            while not service.user.instance.seen:
-                await asyncio.sleep(0.001)
+            await until(lambda: service.user.instance.seen)
             assert await service.drain(0) == 1
             assert (await caller.next(number)).kind == "cancelled"
 

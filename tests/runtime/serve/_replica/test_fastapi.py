@@ -62,7 +62,9 @@ def check(make):
         async with serving(make(), 10) as (service, caller):
             body = b'{"name": "n", "values": [1, 2]}'
             kind = ((b"content-type", b"application/json"),)
-            status, _, found = await caller.http("/items/5", method="POST", body=body, headers=kind, query=b"extra=e")
+            status, _, found = await caller.http(
+                "/items/5", method="POST", body=body, headers=kind, query=b"extra=e"
+            )
             assert (status, json.loads(found)) == (201, {"id": 5, "name": "n", "sum": 30.0, "extra": "e"})
             status, _, found = await caller.http("/items/five", method="POST", body=body, headers=kind)
             assert status == 422

@@ -11,7 +11,7 @@ from starlette.routing import Route, WebSocketRoute
 
 from runtime.serve import asgi
 from runtime.serve._wire.messages import WINDOW_BYTES, Cancel, Chunk, End, Event, Failure
-from tests.runtime.serve._replica.stand_in import serving
+from tests.runtime.serve._replica.stand_in import serving, until
 
 
 def plain(answer):
@@ -201,14 +201,12 @@ def test_a_client_that_is_gone_is_told_to_code_that_waits_for_it_and_cancels_oth
 
         async with serving(asgi.ingress(app)()) as (service, caller):
             number = await caller.begin_http("/wait")
-            while not any(request._waiting for request in service._alive):
-                await asyncio.sleep(0.001)
+            await until(lambda: any(request._waiting for request in service._alive))
             caller.connection.send(Cancel(number))
             assert isinstance(await caller.next(number), Failure)
             assert seen == [{"type": "http.disconnect"}]
             number = await caller.begin_http("/sleep")
-            while "sleeps" not in seen:
-                await asyncio.sleep(0.001)
+            await until(lambda: "sleeps" in seen)
             caller.connection.send(Cancel(number))
             assert (await caller.next(number)).kind == "cancelled"
             assert seen[1:] == ["sleeps", "cancelled"]
@@ -231,7 +229,11 @@ def test_a_starlette_application_with_lifespan_background_tasks_and_root_path():
             seen.append("background")
 
         async def answer(request):
-            found = {"model": request.state.model, "path": request.scope["path"], "root": request.scope["root_path"]}
+            found = {
+                "model": request.state.model,
+                "path": request.scope["path"],
+                "root": request.scope["root_path"],
+            }
             return JSONResponse(found, background=BackgroundTask(done))
 
         app = Starlette(routes=[Route("/x", answer)], lifespan=contextlib.asynccontextmanager(lifespan))
