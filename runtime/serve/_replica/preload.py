@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import contextlib
 
-import runtime.serve._replica.actor  # noqa: F401
+import runtime.serve._caller.caller
+import runtime.serve._replica.actor
+import runtime.serve.exceptions
+import runtime.serve.handle  # noqa: F401
 
 with contextlib.suppress(ImportError):
     import uvloop  # noqa: F401

@@ -112,9 +112,9 @@ class Service:
         unix = socket.socket(socket.AF_UNIX)  # uvloop takes no abstract name, only a socket
         unix.bind(name)
         self._servers.append(await self.loop.create_unix_server(self._connected, sock=unix))
-        server = await self.loop.create_server(self._connected, host, 0)
-        self._servers.append(server)
-        port: int = server.sockets[0].getsockname()[1]
+        tcp = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        self._servers.append(await self.loop.create_server(self._connected, sock=tcp))
+        port: int = tcp.getsockname()[1]
         return name, port
 
     def resize(self, slots: int) -> None:
