@@ -51,7 +51,7 @@ class Caller:
         self._lock = threading.Lock()  # guards both
         self._followed = followed(self._deliver)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = False
+        self.is_closed = False
 
     def queue(self, app: str, deployment: str) -> Queue:
         """The queue of a deployment. From any thread; cheap."""
@@ -83,9 +83,9 @@ class Caller:
 
     async def close(self) -> None:
         """Fails all requests and ends all connections. On the loop; may be repeated."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
+        self.is_closed = True
         self._followed.close()
         self.demand.close()
         for queue in self._queues.values():
@@ -103,7 +103,7 @@ class Caller:
                 raise
 
     def _delivered(self, key: bytes, value: bytes | None) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._by_key[key](value)
 
 
