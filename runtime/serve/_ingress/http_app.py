@@ -338,7 +338,7 @@ class _Socket(_Relay):
                 raise
             if not self._left:
                 await self._fail(self.own_end())
-        except OSError:  # uvicorn's ClientDisconnected
+        except _ClientGoneError:
             self._give_up()
         except Exception as error:
             self._give_up()
@@ -368,11 +368,11 @@ class _Socket(_Relay):
                     event["type"] == "websocket.http.response.body" and not event.get("more_body", False)
                 ):
                     self._closed = True
-                await self._send(event)
+                await self._pass_on(event)
             elif isinstance(part, End):
                 if not self._closed:
                     self._closed = True
-                    await self._send({"type": "websocket.close", "code": 1000})
+                    await self._pass_on({"type": "websocket.close", "code": 1000})
                 return
             elif isinstance(part, Failure):
                 await self._fail(answers.text(500, answers.SERVER_ERROR))
@@ -381,6 +381,12 @@ class _Socket(_Relay):
                 raise TypeError(
                     f"The replica {exchange.replica} answered a WebSocket with {type(part).__name__}."
                 )
+
+    async def _pass_on(self, event: MutableMapping[str, Any]) -> None:
+        try:
+            await self._send(event)
+        except OSError as error:  # as ASGI says
+            raise _ClientGoneError from error
 
     async def _forward(self) -> None:
         while True:
@@ -407,6 +413,10 @@ class _Socket(_Relay):
     def _give_up(self) -> None:
         if self._exchange is not None:
             self._exchange.cancel()
+
+
+class _ClientGoneError(Exception):
+    """There is nobody to send to."""
 
 
 def _timeout_s(value: str, default_s: float | None) -> float | None:

@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import zlib
 from typing import Any
+
+import grpc
 
 from runtime.serve._wire import messages as m
 from runtime.serve._wire.connection import Connection
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from runtime.serve.grpc_util import dump_context, dump_response, input_stream, load_context
 
 PART = bytes(256 << 10)
 
@@ -191,7 +195,68 @@ class Replica:
         run.connection.send(m.End(run.number, True))
 
     async def call(self, run: Run, call: m.Call) -> None:
-        raise NotImplementedError
+        """The methods of the service in `talk`."""
+
+        async def chunk() -> bytes:
+            body: bytes = (await run.inbox.get()).body
+            run.connection.send(m.Window(run.number, len(body)))
+            return body
+
+        context = load_context(call.context)
+        try:
+            if call.inputs:
+                argument: Any = input_stream(chunk, asyncio.Event())
+            else:
+                (argument,), _ = pickle.loads(call.body)
+            result = getattr(Talk(self), call.method)(argument, context)
+            if not call.stream:
+                body = dump_response(await result)
+                run.connection.send(m.Result(run.number, body, True, dump_context(context)))
+                return
+            async for value in result:
+                run.connection.send(m.Item(run.number, dump_response(value)))
+            run.connection.send(m.End(run.number, True, dump_context(context)))
+        except Exception as error:
+            body = pickle.dumps(error)
+            run.connection.send(m.Failure(run.number, "user", body, True, dump_context(context)))
+
+
+class Talk:
+    """What a user would write."""
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+
+    async def Say(self, request: Any, grpc_context: Any) -> Any:
+        from google.protobuf.wrappers_pb2 import StringValue
+
+        if request.value == "fail":
+            raise ValueError("no")
+        if request.value == "coded":
+            grpc_context.set_code(grpc.StatusCode.ALREADY_EXISTS)
+            grpc_context.set_details("it is there")
+            raise ValueError("no")
+        if request.value == "hang":
+            await asyncio.Event().wait()
+        grpc_context.set_trailing_metadata([("length", str(len(request.value)))])
+        model = grpc_context.multiplexed_model_id() or ""
+        return StringValue(value=request.value.upper() + model)
+
+    async def Count(self, request: Any, grpc_context: Any) -> Any:
+        from google.protobuf.wrappers_pb2 import StringValue
+
+        for i in range(int(request.value)):
+            yield StringValue(value=str(i) if i else "")
+        grpc_context.set_trailing_metadata([("counted", request.value)])
+
+    async def Join(self, requests: Any, grpc_context: Any) -> Any:
+        from google.protobuf.wrappers_pb2 import StringValue
+
+        return StringValue(value="".join([request.value async for request in requests]))
+
+    async def Chat(self, requests: Any, grpc_context: Any) -> Any:
+        async for request in requests:
+            yield type(request)(value=request.value + "!")
 
 
 class Exchange:
