@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import contextvars
 import functools
+import importlib
 import logging
 import os
 import threading
@@ -156,6 +157,8 @@ class Replica:
         self._set_context(replica, None)
         threads = Threads(self._options.max_ongoing_requests)
         target = cloudpickle.loads(self._spec.code)
+        if isinstance(target, str):
+            target = _imported(target)
         init = cloudpickle.loads(self._spec.init)
         user = UserCode(self._spec.name, target, init, threads)
         _attach_caller()
@@ -339,6 +342,13 @@ def _attach_caller() -> None:
     from runtime.serve._caller import caller
 
     caller.attach(asyncio.get_running_loop())
+
+
+def _imported(path: str) -> Any:
+    """The class or function of an import path, `module:name` or `module.name`; of a deployment its own."""
+    module, _, name = path.rpartition(":" if ":" in path else ".")
+    found = functools.reduce(getattr, name.split("."), importlib.import_module(module))
+    return getattr(found, "func_or_class", found)
 
 
 def _nothing() -> None:

@@ -12,7 +12,8 @@ import msgspec
 from runtime.serve import context
 from runtime.serve._replica import streams
 from runtime.serve._replica.running import Running
-from runtime.serve._replica.user_code import Method
+from runtime.serve._replica.threads import Threads
+from runtime.serve._replica.user_code import Method, UserCode
 from runtime.serve._wire import values
 from runtime.serve._wire.messages import Call, Chunk, End, Item, Result
 
@@ -71,7 +72,7 @@ class RunningCall(Running):
     async def _stream(
         self, method: Method, args: Any, kwargs: Any, dump: Callable[[Any], values.Dumped]
     ) -> None:
-        items = await items_of(self.service, method, args, kwargs, dump)
+        items = await items_of(self.service.threads, self.service.user, method, args, kwargs, dump)
         if items is None:
             raise TypeError(
                 f"Called method '{method.name}' with `handle.options(stream=True)` but it did not return a generator."
@@ -136,23 +137,25 @@ def _dump_grpc(message: Any) -> values.Dumped:
 
 
 async def items_of(
-    service: Service, method: Method, args: Any, kwargs: Any, convert: Any
+    threads: Threads, user: UserCode, method: Method, args: Any, kwargs: Any, convert: Callable[[Any], Any]
 ) -> AsyncGenerator[Any, None] | None:
     """The converted items of what a method yields; None if it returns no generator.
 
     Raises: what the user's code raises, also while the items are read.
     """
     if method.is_generator:
-        return streams.iterate(service.threads, lambda: method.function(*args, **kwargs), convert)
+        return streams.iterate(threads, lambda: method.function(*args, **kwargs), convert)
     if method.is_async_generator:
         return _converted(method.function(*args, **kwargs), convert)
-    return generated(service, await service.user.call(method, args, kwargs), convert)
+    return generated(threads, await user.call(method, args, kwargs), convert)
 
 
-def generated(service: Service, result: Any, convert: Any) -> AsyncGenerator[Any, None] | None:
+def generated(
+    threads: Threads, result: Any, convert: Callable[[Any], Any]
+) -> AsyncGenerator[Any, None] | None:
     """The converted items of a generator, sync or async; None for any other value."""
     if inspect.isgenerator(result):
-        return streams.iterate(service.threads, lambda: result, convert)
+        return streams.iterate(threads, lambda: result, convert)
     return _converted(result, convert) if inspect.isasyncgen(result) else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
+import math
 import sys
 from collections import deque
 from collections.abc import Iterable
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from runtime.serve._replica import calls
 from runtime.serve._replica.asgi_app import VERSIONS
-from runtime.serve._replica.responses import TEXT, chunk_of, response_of
+from runtime.serve._replica.responses import TEXT, Headers, chunk_of, response_of
 from runtime.serve._replica.running import Running, text_of
 from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, End, Event, Http, Start
+from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 if TYPE_CHECKING:
     from runtime.serve._replica.service import Peer, Service
@@ -104,18 +106,19 @@ class RunningHttp(Running):
             self._send_error(error)
 
     async def _call_plain(self) -> None:
-        method = self.service.user.method("__call__")
+        user = self.service.user
+        method = user.method("__call__")
         args = (request_of(self.scope(), self.receive, self.asgi_send),) if method.takes_request else ()
         if method.is_generator or method.is_async_generator:
-            items = await calls.items_of(self.service, method, args, {}, chunk_of)
+            items = await calls.items_of(self.service.threads, user, method, args, {}, chunk_of)
             assert items is not None
         else:
-            result = await self.service.user.call(method, args, {})
+            result = await user.call(method, args, {})
             responses = sys.modules.get("starlette.responses")
             if responses is not None and isinstance(result, responses.Response):
                 await result(self.scope(), self.receive, self.asgi_send)
                 return
-            generated = calls.generated(self.service, result, chunk_of)
+            generated = calls.generated(self.service.threads, result, chunk_of)
             if generated is None:
                 headers, body = response_of(result)
                 self._respond(200, headers)
@@ -133,9 +136,9 @@ class RunningHttp(Running):
     def _send_error(self, error: Exception) -> None:
         self.error = error
         self.service.failure_body(self, error)  # logs it
-        status, text = status_of(error)
+        status, text, headers = status_of(error)
         body = text.encode()
-        self._respond(status, [*TEXT, (b"content-length", str(len(body)).encode())])
+        self._respond(status, [*TEXT, (b"content-length", str(len(body)).encode()), *headers])
         self._last(body)
 
     # ------------------------------------------------------------ from the caller
@@ -329,14 +332,16 @@ class RunningWebSocket(Running):
             await self.peer.connection.drained()
 
 
-def status_of(error: BaseException) -> tuple[int, str]:
-    """The status and the text that a client gets for an error of a deployment's code."""
-    exceptions = sys.modules.get("runtime.serve.exceptions")
-    if exceptions is not None and isinstance(
-        error, exceptions.BackPressureError | exceptions.DeploymentUnavailableError
-    ):
-        return 503, getattr(error, "message", "") or str(error)
-    return 500, "Internal Server Error"
+def status_of(error: BaseException) -> tuple[int, str, Headers]:
+    """The status, the text and the headers that a client gets for an error of a deployment's code: of another
+    deployment that it needs and that takes no requests, or its own."""
+    if isinstance(error, BackPressureError):
+        retry_s = error.retry_after_s
+        headers = [] if retry_s is None else [(b"retry-after", str(math.ceil(retry_s)).encode())]
+        return error.status_code, error.message, headers
+    if isinstance(error, DeploymentUnavailableError):
+        return 503, error.message, []
+    return 500, "Internal Server Error", []
 
 
 @functools.cache
