@@ -79,6 +79,9 @@ class Replica:
         self._polls: list[asyncio.Task[None]] = []
         self._frame = contextvars.copy_context()
 
+    def __repr__(self) -> str:
+        return f"ServeReplica:{self._app}:{self._spec.name}"
+
     # ------------------------------------------------------------ for the controller
 
     def start(self) -> ReplicaReady:

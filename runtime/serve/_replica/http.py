@@ -135,7 +135,7 @@ class RunningHttp(Running):
 
     def _send_error(self, error: Exception) -> None:
         self.error = error
-        self.service.failure_body(self, error)  # logs it
+        self.service.failure(self, error)
         status, text, headers = status_of(error)
         body = text.encode()
         self._respond(status, [*TEXT, (b"content-length", str(len(body)).encode()), *headers])

@@ -183,6 +183,7 @@ class ReplicaLog:
         """Writes what waits and closes the file."""
         self.flush()
         self._logger.removeFilter(self._write_first)
+        self._logger.propagate = True
         for handler in self._handlers:
             self._logger.removeHandler(handler)
             if handler is self._file:

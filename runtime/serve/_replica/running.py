@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from runtime.serve import context
+from runtime.serve._wire import values
 from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, Event, Failure, Message, Meta, Window
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Running(ABC):
         meta = self.meta
         context._serve_request_context.set(
             context.RequestContext(
-                meta.route, meta.request_id, meta.request_id, meta.app, meta.model_id,
+                meta.route, meta.request_id, meta.request_id, meta.app, meta.model_id, meta.session_id,
                 is_http_request=self.is_http, trace=meta.trace, _client=self.client,
             )
         )  # fmt: skip
@@ -139,7 +140,7 @@ class Running(ABC):
             self.service.failed_after_answer(self, error)
             return
         self.error = error
-        body = self.service.failure_body(self, error) if kind == USER else b""
+        body = values.dump_failure(self.service.failure(self, error)) if kind == USER else b""
         self.peer.kept.ended(self.number)
         keep = self.finish("ERROR" if kind == USER else "CANCELLED")
         self.peer.connection.send(Failure(self.number, kind, body, keep, self.dumped_context()))

@@ -283,18 +283,17 @@ class Service:
         self._alive.discard(request)
         self._check_idle()
 
-    def failure_body(self, request: Running, error: BaseException) -> bytes:
-        """An error of the user's code for its caller: a `RayTaskError`. It is logged, too."""
-        logger.error("Request failed: %s %s", request.method, request.target, exc_info=error)
-        return values.dump_failure(
-            exceptions.RayTaskError.from_exception(
-                error,
-                f"{self.user.name}.{'__call__' if request.is_http else request.target}",
-                pid=os.getpid(),
-                ip=self._facts.get("node_ip"),
-                actor_id=self._facts.get("actor_id"),
-            )
+    def failure(self, request: Running, error: BaseException) -> exceptions.RayTaskError:
+        """An error of the user's code for its caller. It is logged, too."""
+        failure = exceptions.RayTaskError.from_exception(
+            error,
+            f"{self.user.name}.{'__call__' if request.is_http else request.target}",
+            pid=os.getpid(),
+            ip=self._facts.get("node_ip"),
+            actor_id=self._facts.get("actor_id"),
         )
+        logger.error("Request failed: %s %s\n%s", request.method, request.target, failure.traceback_str)
+        return failure
 
     def failed_after_answer(self, request: Running, error: BaseException) -> None:
         """The code of a request raised although its answer is complete: a background task, or the end of a cancel."""
