@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import pathlib
 
 import pytest
 
@@ -11,7 +10,7 @@ from runtime import cloudpickle, exceptions
 from runtime.serve import context
 from runtime.serve._core.specs import DeploymentOptions, DeploymentSpec
 from runtime.serve._replica.actor import Replica
-from tests.runtime.serve._replica.stand_in import TOKEN, Caller
+from tests.runtime.serve._replica.stand_in import TOKEN, Caller, until
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +70,7 @@ class Deployment:
             raise RuntimeError("not well")
 
     async def __del__(self):
-        pathlib.Path(self.folder, "ended").touch()
+        os.mkdir(os.path.join(self.folder, "ended"))
 
 
 @pytest.mark.usefixtures("session")
@@ -168,13 +167,10 @@ def test_the_controller_hears_of_the_load():
         caller = await connected(ready)
         await caller.begin_call("wait")
         await caller.begin_call("wait")
-        async with asyncio.timeout(20):
-            while ("app#D#abc", 2, {"size": 7}) not in await controller.all.remote():
-                await asyncio.sleep(0.02)
+        loads = lambda: runtime.get(controller.all.remote())  # noqa: E731
+        await until(lambda: ("app#D#abc", 2, {"size": 7}) in loads())
         caller.connection.close()
-        async with asyncio.timeout(20):
-            while (await controller.all.remote())[-1][1] != 0:
-                await asyncio.sleep(0.02)
+        await until(lambda: loads()[-1][1] == 0)
 
     asyncio.run(use())
     runtime.kill(actor)
