@@ -34,6 +34,12 @@ class ClientGone(OSError):
     """The client does not wait for the response any more; `send` raises it, as ASGI says."""
 
 
+def is_departure(error: BaseException | None) -> bool:
+    """Whether an error says that the client is gone: ours, and those of Starlette that follow from it."""
+    names = ("ClientGone", "ClientDisconnect", "WebSocketDisconnect")
+    return error is not None and (type(error).__name__ in names or is_departure(error.__cause__))
+
+
 class RunningHttp(Running):
     """An HTTP request."""
 
@@ -71,6 +77,10 @@ class RunningHttp(Running):
         """host:port of the client."""
         return text_of(self._request.client)
 
+    def is_departure(self, error: Exception) -> bool:
+        """Whether code ended because the client is gone."""
+        return self._disconnected and is_departure(error)
+
     def scope(self) -> dict[str, Any]:
         """As ASGI describes a request."""
         request = self._request
@@ -101,7 +111,7 @@ class RunningHttp(Running):
         try:
             await self._call_plain()
         except Exception as error:
-            if self._started:
+            if self._started or self.is_departure(error):
                 raise
             self._send_error(error)
 
@@ -260,6 +270,10 @@ class RunningWebSocket(Running):
     def client(self) -> str:
         """host:port of the client."""
         return text_of(self._request.client)
+
+    def is_departure(self, error: Exception) -> bool:
+        """Whether code ended because the client is gone."""
+        return self._disconnected and is_departure(error)
 
     async def _answer(self) -> None:
         request = self._request

@@ -69,7 +69,7 @@ class Running(ABC):
         except asyncio.CancelledError as error:
             self._fail(CANCELLED, error)
         except Exception as error:
-            self._fail(USER, error)
+            self._fail(CANCELLED if self.is_departure(error) else USER, error)
         finally:
             self.service.ended(self)
 
@@ -81,6 +81,10 @@ class Running(ABC):
     @abstractmethod
     async def _answer(self) -> None:
         """Runs the user's code and sends what it returns, the last message included."""
+
+    def is_departure(self, error: Exception) -> bool:
+        """Whether code ended with an error because the client is gone: nobody's mistake."""
+        return False
 
     # ------------------------------------------------------------ what its caller says
 

@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, StreamingRespon
 from starlette.routing import Route, WebSocketRoute
 
 from runtime.serve import asgi
-from runtime.serve._wire.messages import WINDOW_BYTES, Cancel, Chunk, End, Event, Failure
+from runtime.serve._wire.messages import WINDOW_BYTES, Cancel, Chunk, Event, Failure
 from tests.runtime.serve._replica.stand_in import serving, until
 
 
@@ -299,7 +299,75 @@ def test_a_websocket_talks_both_ways():
                 assert (await caller.next(number)).event["text"] == f"<{word}>"
             caller.connection.send(Event(number, {"type": "websocket.disconnect", "code": 1000}))
             last = await caller.next(number)
-            assert isinstance(last, End | Failure)
+            assert isinstance(last, Failure)
+            assert last.kind == "cancelled"
             await asyncio.wait_for(gone.wait(), 10)
+
+    asyncio.run(main())
+
+
+def test_a_streaming_response_stops_when_its_client_is_gone():
+    async def main():
+        seen = []
+
+        async def items():
+            try:
+                for _ in range(10_000):
+                    yield b"x" * 10_000
+                    await asyncio.sleep(0)
+            finally:
+                seen.append("closed")
+
+        async def answer(request):
+            return StreamingResponse(items())
+
+        async with serving(answer) as (service, caller):
+            caller.reads = False
+            number = await caller.begin_http()
+            for _ in range(5):
+                await caller.next(number)
+            caller.connection.send(Cancel(number))
+            await until(lambda: not service.ongoing)
+            last = None
+            while not isinstance(last, Failure):
+                last = await caller.next(number)
+            assert last.kind == "cancelled"
+            await until(lambda: seen)
+
+    asyncio.run(main())
+
+
+def test_unavailable_deployments_and_too_many_requests_are_told_to_the_client():
+    from runtime.serve.context import DeploymentID
+    from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+    async def answer(request):
+        if request.url.path == "/full":
+            raise BackPressureError(3, 3, 429, 1.5)
+        raise DeploymentUnavailableError(DeploymentID("Other", "app"))
+
+    async def main():
+        async with serving(answer) as (_, caller):
+            status, headers, _ = await caller.http("/full")
+            assert (status, headers[b"retry-after"]) == (429, b"2")
+            assert (await caller.http("/gone"))[0] == 503
+
+    asyncio.run(main())
+
+
+def test_the_threads_of_sync_code(monkeypatch):
+    import threading
+
+    barrier = threading.Barrier(2, timeout=10)
+
+    def answer(request):
+        barrier.wait()
+        return "both"
+
+    async def main():
+        monkeypatch.setenv("RAY_SERVE_RUN_SYNC_IN_THREADPOOL", "1")
+        async with serving(answer) as (_, caller):
+            numbers = [await caller.begin_http() for _ in range(2)]
+            assert [(await caller.response(number))[2] for number in numbers] == [b"both", b"both"]
 
     asyncio.run(main())
