@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import threading
@@ -145,21 +144,13 @@ def _make() -> Caller:
             node = runtime.get_runtime_context().get_node_id()
             loop = _attached
             if loop is None:
-                loop = _new_loop()
+                loop = asyncio.new_event_loop()  # uvloop needs as much time for a call (measured)
                 _thread = threading.Thread(target=loop.run_forever, name="serve-caller", daemon=True)
                 _thread.start()
             caller = Caller(loop, node)
             call_before_leaving(_leave)
             _caller = caller
         return _caller
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        return uvloop.new_event_loop()
-    return asyncio.new_event_loop()
 
 
 def _leave() -> None:

@@ -218,6 +218,11 @@ class Queue:
             self._will_tell = True
             self.loop.call_soon(self._tell_wants)
 
+    def served(self) -> None:
+        """Requests wait no more: they were sent."""
+        if self.targets is not None and self.targets.scales:
+            self.caller.demand.changed(self)
+
     def _changed(self) -> None:
         self.tell_wants_soon()
         if self.targets is None or self.targets.scales:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -32,18 +33,21 @@ class Signal:
 
     def wait(self, is_there: Callable[[], object], timeout_s: float | None) -> bool:
         """Blocks the thread until `is_there()` or the time is over; whether it is there."""
-        if is_there():
-            return True
-        lock = threading.Lock()
-        lock.acquire()
-        self._wakers.append(lock.release)
-        if is_there():
-            return True
-        if timeout_s is None:
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while not is_there():
+            lock = threading.Lock()
             lock.acquire()
-        else:
-            lock.acquire(timeout=max(0.0, min(timeout_s, threading.TIMEOUT_MAX)))
-        return bool(is_there())
+            self._wakers.append(lock.release)
+            if is_there():
+                return True
+            # It may be woken by what another call of `wait` has taken already.
+            if deadline_s is None:
+                lock.acquire()
+            elif not lock.acquire(
+                timeout=max(0.0, min(deadline_s - time.monotonic(), threading.TIMEOUT_MAX))
+            ):
+                return bool(is_there())
+        return True
 
     async def arrival(self, is_there: Callable[[], object]) -> None:
         """Waits on the running loop until `is_there()`."""

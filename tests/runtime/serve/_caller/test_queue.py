@@ -72,7 +72,7 @@ async def a_site() -> AsyncIterator[Site]:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    while not condition():
+    while not condition():  # noqa: ASYNC110 - conditions of several objects
         await asyncio.sleep(0.002)
 
 
