@@ -8,6 +8,8 @@ uses the engine's public API, `runtime._extension` and `runtime._controllers`.
 from __future__ import annotations
 
 import importlib
+import sys
+from types import ModuleType
 from typing import Any
 
 _PUBLIC = {
@@ -61,3 +63,14 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*__all__, *_PACKAGES})
+
+
+class _Package(ModuleType):
+    """`deployment` is the decorator, though there is a module of that name, which the import system would put there."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "deployment" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

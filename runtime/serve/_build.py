@@ -133,8 +133,13 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Application):
-            return self._handle_of(value).__reduce_ex__(2)
+            return _itself, (self._handle_of(value),)
         return super().reducer_override(value)
+
+
+def _itself(value: Any) -> Any:
+    """A pickle can have one value in the place of another only as what a function returns."""
+    return value
 
 
 def _spec(

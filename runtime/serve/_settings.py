@@ -9,11 +9,9 @@ import math
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import wraps
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
-from typing_extensions import Self
-
-C = TypeVar("C", bound="type[Settings]")
+S = TypeVar("S", bound="Settings")
 
 
 class Settings:
@@ -62,7 +60,7 @@ class Settings:
 
 
 @dataclass_transform(kw_only_default=True)
-def settings(cls: C) -> C:
+def settings(cls: type[S]) -> type[S]:
     """Makes a dataclass of keyword arguments that remembers which were given."""
     made = dataclasses.dataclass(kw_only=True)(cls)
     init: Callable[..., None] = made.__init__
@@ -79,7 +77,7 @@ def settings(cls: C) -> C:
         self._given = frozenset(given)
         init(self, **given)
 
-    made.__init__ = __init__  # type: ignore[method-assign]
+    setattr(made, "__init__", __init__)  # noqa: B010 - the name of a method, which mypy does not let be set
     return made
 
 

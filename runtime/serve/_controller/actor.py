@@ -35,7 +35,7 @@ class Options(msgspec.Struct, frozen=True):
 
     replica_class: str = "runtime.serve._replica.actor:Replica"
     ingress_class: str = "runtime.serve._ingress.actor:Ingress"
-    preload: tuple[str, ...] = ("runtime.serve._replica.preload", "runtime.serve._ingress.actor")
+    preload: tuple[str, ...] = ()
 
 
 class ServeControllerActor:

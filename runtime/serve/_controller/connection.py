@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import runtime
+from runtime._extension import workers
 from runtime.serve._core.controller import DeployFailed, Refused
 from runtime.serve._core.published import CONTROLLER, NAMESPACE
 from runtime.serve._core.world import HEAD
-from runtime.serve.exceptions import RayServeException
 
+PRELOAD = (
+    "runtime.serve._controller.actor",
+    "runtime.serve._replica.preload",
+    "runtime.serve._ingress.actor",
+)
+"""Imported once per node by the process that all actors of serving are forked from."""
 TIMEOUT_S = 60.0
 """After so long without a status the controller counts as unreachable."""
 
@@ -31,6 +37,8 @@ def running() -> Any:
     Raises:
         RayServeException: there is none.
     """
+    from runtime.serve.exceptions import RayServeException
+
     controller = find()
     if controller is None:
         raise RayServeException("There is no Serve controller here: call serve.start or serve.run first.")
@@ -57,9 +65,9 @@ def connect(runtime_env: Mapping[str, Any] | None = None) -> Any:
             max_restarts=-1,
             max_task_retries=-1,
             get_if_exists=True,
-            runtime_env=dict(runtime_env or {}),
+            runtime_env=workers.preloaded(*PRELOAD, runtime_env=runtime_env),
         )
-        .remote(Options())
+        .remote(Options(preload=PRELOAD))
     )
 
 
@@ -70,6 +78,8 @@ def ask(result: Any) -> Any:
         RuntimeError: an application could not be deployed.
         RayServeException: the controller refuses it.
     """
+    from runtime.serve.exceptions import RayServeException
+
     try:
         return runtime.get(result)
     except DeployFailed as error:

@@ -14,6 +14,7 @@ from runtime.serve.config import AggregationFunction, AutoscalingConfig, Autosca
 STALE_S = 60.0
 """What a caller has told of its queue counts for so long, unless it tells it again: it may be gone."""
 EPSILON_S = 1e-6
+AGAIN_S = 0.1
 POLICY_EVERY_S = 1.0
 """How often a policy of one's own is asked, which may look at anything."""
 
@@ -206,6 +207,8 @@ class Scaler:
             self.last_down_s = now
         look_back_s = self.config.look_back_period_s
         times = [due_s] if due_s is not None else []
+        if wanted != before:
+            times.append(now + AGAIN_S)  # one decision may not go the whole way
         if self.policy is not None:
             times.append(now + POLICY_EVERY_S)
         expires_s = self.history.expires_s

@@ -501,7 +501,7 @@ class ServeController:
         effects: list[Effect] = []
         for record_bytes in left.below("replica").values():
             effects += self._recover_replica(pickle.loads(record_bytes), now)
-        for place, targets in left.below("targets").items():
+        for place in left.below("targets"):
             app_name, deployment = place.split("\0")
             fleet = self._find(app_name, deployment)
             if fleet is None:

@@ -239,13 +239,21 @@ class Fleet:
         effects: list[Effect] = []
         if now >= self._retry_s:
             effects += self._start(plan.start, now)
-        for replica_id in plan.update:
+        for replica_id in plan.update[: self._most_updates()]:
             effects += self._update(self.replicas[replica_id], now)
         self._stop_all([self.replicas[replica_id] for replica_id in plan.stop], now)
         effects += self._look_for_room()
         if self._judge(now):
             effects += self._close_ranks(now)
         return effects
+
+    def _most_updates(self) -> int:
+        """One replica takes new options before the others do: if it fails, they go on with the options before."""
+        options = digest(self.spec.options)
+        live = [each for each in self.replicas.values() if each.is_live and each.serves]
+        if any(self._is_current(each) and each.record.options == options for each in live):
+            return len(live)
+        return 0 if self._failures or any(each.taking for each in live) else 1
 
     def _close_ranks(self, now: float) -> list[Effect]:
         """Ranks are without gaps once all replicas run: what was started beside others may have a higher one."""
@@ -488,7 +496,9 @@ class Fleet:
         effects: list[Effect] = [Sleep((kind, replica.id), -1) for kind in ("check", "late", "stop")]
         if replica.record.has_group:
             effects.append(RemoveGroup(replica.record.actor_name))
-        effects.append(Put(replica.record.key, None))  # last: a restarted controller would know nothing of the group
+        effects.append(
+            Put(replica.record.key, None)
+        )  # last: a restarted controller would know nothing of the group
         if self.scaler is not None:
             self.scaler.history.forget(replica.id, now)
             effects += self.scale(now)
@@ -586,7 +596,8 @@ class Fleet:
         if not delays:
             return []
         self._streak += 1
-        delay_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(self._streak - 1, 20))
+        rounds = (self._streak - 1) // max(1, self._wanted)
+        delay_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(rounds, 20))
         self._retry_s = now + delay_s
         return [Sleep(("retry", self.app, self.name), delay_s)]
 

@@ -20,7 +20,12 @@ def scaler_of(app: str, spec: DeploymentSpec, now: float) -> tuple[Scaler, str]:
     if spec.options.scaling_policy:
         try:
             found: Any = pickle.loads(spec.options.scaling_policy)
-            policy = found(**arguments) if inspect.isclass(found) else found
+            policy = _made(found, arguments)
         except Exception as problem:
             error = f"The autoscaling policy cannot be used, the number of requests decides: {problem!r}"
     return Scaler(app, spec.name, AutoscalingConfig(**values), policy, now), error
+
+
+def _made(found: Any, arguments: dict[str, Any]) -> Any:
+    """An instance of a class, or the function."""
+    return found(**arguments) if inspect.isclass(found) else found

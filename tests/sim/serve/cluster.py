@@ -1,5 +1,5 @@
 """A cluster of chance under the controller of serving: replicas fail to start, die and fail their checks; nodes drain;
-the controller's process ends between any two effects, and what the control store has is all that its next life knows."""
+the controller's process ends between any two effects, and its next life knows what the control store has."""
 
 from __future__ import annotations
 

@@ -14,7 +14,13 @@ class Replica:
     """Makes the user's object; its method `check_health` is called, if it has one."""
 
     def __init__(
-        self, replica_id: str, token: bytes, app: str, spec: DeploymentSpec, rank: int, session: dict[str, Any]
+        self,
+        replica_id: str,
+        token: bytes,
+        app: str,
+        spec: DeploymentSpec,
+        rank: int,
+        session: dict[str, Any],
     ) -> None:
         self._spec = spec
         self._user: Any = None
@@ -23,6 +29,8 @@ class Replica:
         code = cloudpickle.loads(self._spec.code)
         args, kwargs = cloudpickle.loads(self._spec.init)
         self._user = code(*args, **kwargs)
+        if self._spec.options.user_config is not None:
+            self._user.reconfigure(self._spec.options.user_config)
         node = runtime.get_runtime_context().get_node_id()
         return ReplicaReady(node, "", "127.0.0.1", 1, os.getpid(), "127.0.0.1", "worker", "log")
 
