@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from runtime._wire.serialization import (
+    PLAIN,
     Serialized,
     aligned,
     deregister_serializer,
     deserialize,
+    dump_plain,
     dumps,
     not_serializable,
     register_serializer,
@@ -15,11 +17,13 @@ from runtime._wire.serialization import (
 from runtime._wire.serializers import Reducer, register
 
 __all__ = [
+    "PLAIN",
     "Reducer",
     "Serialized",
     "aligned",
     "deregister_serializer",
     "deserialize",
+    "dump_plain",
     "dumps",
     "not_serializable",
     "register",

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import Any
 
 from runtime.serve._core.published import Target
@@ -189,7 +189,7 @@ class RequestRouter(ABC):
         self._replica_id_set: set[ReplicaID] = set()
         self._replicas_list: list[RunningReplica] = []
 
-    def initialize_state(self, **kwargs: Any) -> None:
+    def initialize_state(self, **kwargs: Any) -> None:  # noqa: B027
         """Is called once with `request_router_kwargs`. To be overridden."""
 
     @property
@@ -221,7 +221,7 @@ class RequestRouter(ABC):
         if isinstance(self, MultiplexMixin):
             self._update_multiplexed_model_ids_with_replicas(replicas)
 
-    def on_replica_actor_died(self, replica_id: ReplicaID) -> None:
+    def on_replica_actor_died(self, replica_id: ReplicaID) -> None:  # noqa: B027
         """A replica takes no requests any more. `update_replicas` follows."""
 
     def select_available_replicas(
@@ -246,10 +246,12 @@ class RequestRouter(ABC):
             pending_request: the request.
         """
 
-    def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any) -> None:
+    def on_request_routed(  # noqa: B027
+        self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
+    ) -> None:
         """A request was sent to a replica. To be overridden."""
 
-    def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
+    def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:  # noqa: B027
         """A request does not run any more. To be overridden."""
 
     def _compute_backoff_s(self, attempt: int) -> float:
@@ -258,7 +260,7 @@ class RequestRouter(ABC):
         return min(self.max_backoff_s, self.initial_backoff_s * factor)
 
 
-class LocalityScope(str, Enum):
+class LocalityScope(StrEnum):
     """How near a replica is."""
 
     NODE = "NODE"
@@ -393,8 +395,8 @@ class FIFOMixin(RequestRouter):
 
 
 class PowerOfTwoChoicesRequestRouter(FIFOMixin, LocalityMixin, MultiplexMixin):
-    """Two replicas at random, the one with fewer requests of this process first: of those with the model of the request,
-    or else of those on the same node, if there are any."""
+    """Two replicas at random, the one with fewer requests of this process first: of those with the model of the
+    request, or else of those on the same node, if there are any."""
 
     async def choose_replicas(
         self, candidate_replicas: list[RunningReplica], pending_request: PendingRequest | None = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import threading
@@ -51,7 +50,7 @@ class Caller:
         self._lock = threading.Lock()  # guards both
         self._followed = followed(self._deliver)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_closed = False
+        self.is_closed = False
 
     def queue(self, app: str, deployment: str) -> Queue:
         """The queue of a deployment. From any thread; cheap."""
@@ -83,9 +82,9 @@ class Caller:
 
     async def close(self) -> None:
         """Fails all requests and ends all connections. On the loop; may be repeated."""
-        if self._is_closed:
+        if self.is_closed:
             return
-        self._is_closed = True
+        self.is_closed = True
         self._followed.close()
         self.demand.close()
         for queue in self._queues.values():
@@ -103,7 +102,7 @@ class Caller:
                 raise
 
     def _delivered(self, key: bytes, value: bytes | None) -> None:
-        if not self._is_closed:
+        if not self.is_closed:
             self._by_key[key](value)
 
 
@@ -145,21 +144,13 @@ def _make() -> Caller:
             node = runtime.get_runtime_context().get_node_id()
             loop = _attached
             if loop is None:
-                loop = _new_loop()
+                loop = asyncio.new_event_loop()  # uvloop needs as much time for a call (measured)
                 _thread = threading.Thread(target=loop.run_forever, name="serve-caller", daemon=True)
                 _thread.start()
             caller = Caller(loop, node)
             call_before_leaving(_leave)
             _caller = caller
         return _caller
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        return uvloop.new_event_loop()
-    return asyncio.new_event_loop()
 
 
 def _leave() -> None:

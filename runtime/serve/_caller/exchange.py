@@ -72,6 +72,7 @@ class Exchange:
         "allowed",
         "arguments",
         "begun",
+        "kept",
         "link",
         "message",
         "number",
@@ -97,6 +98,8 @@ class Exchange:
         self.link: Link | None = None
         self.number = 0
         self.refusals = 0
+        self.kept: ObjectRef | None = None
+        """The object with the arguments, until the request has ended."""
         self.begun: asyncio.Future[None] | None = None
         """Is done when the request is sent."""
         self._on_end: Callable[[], None] | None = None
@@ -261,6 +264,7 @@ class Exchange:
         """It does not run any more, and will not."""
         self._give_room()
         self._is_at_replica = False
+        self.kept = None
         if self._on_end is not None:
             self._on_end()
 

@@ -227,6 +227,7 @@ class Link:
         following = queue.borrower.ended(self.target.replica, keep)
         if following is not None:
             self.begin(following)
+            queue.served()
         elif keep:
             if self._is_retired and (slots := queue.borrower.recalled(self.target.replica)):
                 self.send(Return(slots))
@@ -243,6 +244,7 @@ class Link:
         if surplus is not None:
             self.send(Return(surplus))
         queue.tell_wants_soon()
+        queue.served()
 
     def _recall(self, _message: Recall) -> None:
         self.send(Return(self._queue.borrower.recalled(self.target.replica)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runtime.serve._core.published import Targets, load_targets
 from runtime.serve._core.slots import Borrower
@@ -13,7 +13,7 @@ from runtime.serve._wire.messages import Call, Http, Want
 from runtime.serve.context import DeploymentID
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
-from .exchange import Exchange, Sink, State
+from .exchange import Exchange, State
 from .link import Link
 from .routing import Routing, routing_of
 
@@ -100,20 +100,13 @@ class Queue:
         except Exception as error:
             exchange.fail(error)
 
-    def submit(
-        self,
-        message: Call,
-        sink: Sink,
-        arguments: tuple[tuple[Any, ...], dict[str, Any]],
-        allowed: frozenset[str] | None = None,
-    ) -> Exchange:
-        """Sends a request whose answer goes to a sink. From any thread, without waiting."""
-        exchange = Exchange(self, message, sink, arguments, allowed)
+    def submit(self, exchange: Exchange) -> None:
+        """Sends a new request whose answer goes to a sink, which also takes the errors. From any thread, without
+        waiting."""
         if asyncio._get_running_loop() is self.loop:
             self.start_or_fail(exchange)
         else:
             self.loop.call_soon_threadsafe(self.start_or_fail, exchange)
-        return exchange
 
     def forget(self, exchange: Exchange) -> None:
         """A request does not wait any more."""
@@ -224,6 +217,11 @@ class Queue:
         if not self._will_tell:
             self._will_tell = True
             self.loop.call_soon(self._tell_wants)
+
+    def served(self) -> None:
+        """Requests wait no more: they were sent."""
+        if self.targets is not None and self.targets.scales:
+            self.caller.demand.changed(self)
 
     def _changed(self) -> None:
         self.tell_wants_soon()

@@ -81,8 +81,8 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------ for the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
-        self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's has no common base
+        transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         if self._opened is not None:
             self._opened(self)
 

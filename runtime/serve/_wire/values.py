@@ -19,7 +19,15 @@ from runtime import exceptions
 from runtime._extension import handover
 from runtime._extension.objects import value_of
 from runtime._extension.process import connected_or_none
-from runtime._extension.serialization import aligned, deserialize, dumps, not_serializable, serialize
+from runtime._extension.serialization import (
+    PLAIN,
+    aligned,
+    deserialize,
+    dump_plain,
+    dumps,
+    not_serializable,
+    serialize,
+)
 from runtime.object_ref import ObjectRef
 
 INLINE_BYTES = 1 << 20
@@ -61,6 +69,18 @@ def dump(value: Any, what: str = "the value of a call") -> Dumped:
     if pickled.buffers:
         return Dumped(bytes((_BUFFERS,)) + _encode((pickled.data, pickled.buffers)), None)
     return Dumped(pickled.data, None)
+
+
+def dump_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Dumped:
+    """The arguments of a `Call`.
+
+    Raises: see `dump`.
+    """
+    if not kwargs and all(type(arg) in PLAIN for arg in args):
+        body = dump_plain((args, kwargs))
+        if len(body) <= INLINE_BYTES:
+            return Dumped(body, None)
+    return dump((args, kwargs), "the arguments of a call")
 
 
 def is_address(body: bytes) -> bool:

@@ -1,0 +1,147 @@
+"""The controller's process. It uses no CPU while nothing changes, and may be restarted at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import secrets
+import string
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from runtime._controllers.loop import Loop
+from runtime._private.state import available_resources_per_node
+from runtime.serve._controller.engine import ServeEngine, forget_everything, recovered
+from runtime.serve._core import requests
+from runtime.serve._core.controller import ServeController
+from runtime.serve._core.published import Demand, Load
+from runtime.serve._core.specs import ApplicationSpec
+from runtime.serve._core.world import World
+
+log = logging.getLogger(__name__)
+STALL_S = 60.0
+"""After so long without news the controller says what it waits for."""
+
+
+class Options(msgspec.Struct, frozen=True):
+    """Of the controller: import paths of the classes whose actors it creates, and the modules that their workers have
+    imported before."""
+
+    replica_class: str = "runtime.serve._replica.actor:Replica"
+    ingress_class: str = "runtime.serve._ingress.actor:Ingress"
+    preload: tuple[str, ...] = ()
+
+
+class ServeControllerActor:
+    """See the module. Its methods answer on the actor's event loop; its decisions are made on a thread."""
+
+    def __init__(self, options: Options) -> None:
+        logging.getLogger("runtime").setLevel("INFO")
+        world = World(
+            unique=_unique,
+            token=lambda: secrets.token_bytes(16),
+            fits=fits_somewhere,
+            wall_offset_s=time.time() - time.monotonic(),
+            replica_class=options.replica_class,
+            ingress_class=options.ingress_class,
+        )
+        engine = ServeEngine(options.preload)
+        self._loop = Loop(ServeController(world, recovered()), engine, "serve controller", STALL_S)
+        threading.Thread(target=self._run, name="serve controller", daemon=True).start()
+
+    def _run(self) -> None:
+        try:
+            self._loop.run()
+        except BaseException:
+            # A controller without its loop answers nobody. A new process recovers from the control store.
+            log.exception("The serve controller failed, and is started again.")
+            logging.shutdown()
+            os._exit(1)
+
+    async def _ask(self, what: Any) -> Any:
+        return await asyncio.wrap_future(self._loop.request(what))
+
+    async def deploy(
+        self, specs: Sequence[ApplicationSpec], start: requests.Configure | None = None, waits: bool = True
+    ) -> None:
+        """See `requests.Deploy`; `start`: what to begin with where serving was not started.
+
+        Raises:
+            DeployFailed, Refused: see there.
+        """
+        if start is not None:
+            self._loop.request(start)
+        await self._ask(requests.Deploy(list(specs), waits))
+
+    async def deploy_config(self, config: dict[str, Any]) -> None:
+        """Deploys what a configuration says (`runtime.serve.schema`): its import paths are built in tasks."""
+        from runtime.serve._operations.building import build_config
+
+        start, specs = await build_config(config)
+        listed = {spec.name for spec in specs}
+        details = await self.details()
+        others = [
+            name
+            for name, app in details["applications"].items()
+            if app["source"] == "declarative" and name not in listed
+        ]
+        await self.deploy(specs, start, waits=False)
+        await self.delete(others, waits=False)
+
+    async def delete(self, names: Sequence[str], waits: bool = True) -> None:
+        """See `requests.Delete`."""
+        await self._ask(requests.Delete(list(names), waits))
+
+    async def start(self, options: requests.Configure) -> None:
+        """See `requests.Configure`."""
+        await self._ask(options)
+
+    async def details(self) -> dict[str, Any]:
+        """See `view.details`."""
+        return {**(await self._ask(requests.Look())), "controller_info": {"pid": os.getpid()}}
+
+    async def find(self, app: str, deployment: str = "") -> str | None:
+        """See `requests.Find`."""
+        found: str | None = await self._ask(requests.Find(app, deployment))
+        return found
+
+    async def wait_for(
+        self, names: Sequence[str], states: Sequence[str], timeout_s: float | None = None
+    ) -> None:
+        """See `requests.WaitFor`."""
+        await self._ask(requests.WaitFor(list(names), list(states), timeout_s))
+
+    async def set_replicas(self, app: str, deployment: str, num_replicas: int) -> None:
+        """See `requests.SetReplicas`."""
+        await self._ask(requests.SetReplicas(app, deployment, num_replicas))
+
+    async def record_demand(self, demand: Demand) -> None:
+        """A caller tells how many requests wait there."""
+        self._loop.request(demand)
+
+    async def record_load(self, load: Load) -> None:
+        """A replica tells how many requests run there."""
+        self._loop.request(load)
+
+    async def shutdown(self) -> None:
+        """Ends everything that is served, and forgets it. The controller is to be killed afterwards."""
+        await self._ask(requests.ShutDown())
+        await asyncio.to_thread(forget_everything)
+
+
+def fits_somewhere(demand: Mapping[str, float]) -> bool:
+    """Whether a node has so much free."""
+    return any(
+        all(free.get(name, 0.0) + 1e-9 >= amount for name, amount in demand.items())
+        for free in available_resources_per_node().values()
+    )
+
+
+def _unique() -> str:
+    return "".join(random.choices(string.ascii_lowercase + string.digits, k=8))
