@@ -72,5 +72,8 @@ class _Package(ModuleType):
         if name != "deployment" or not isinstance(value, ModuleType):
             super().__setattr__(name, value)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return importlib.import_module, (self.__name__,)  # code that is pickled by value refers to it
+
 
 sys.modules[__name__].__class__ = _Package
