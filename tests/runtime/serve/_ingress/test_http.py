@@ -332,6 +332,18 @@ def test_rubbish_after_a_request_does_not_spoil_its_answer(serve: Serve) -> None
     assert b"400" not in answer
 
 
+def test_a_websocket_behind_a_request_that_runs_is_refused(serve: Serve) -> None:
+    upgrade = (
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    with dial(serve()) as sock:
+        sock.sendall(b"GET /chunks/3 HTTP/1.1\r\nHost: x\r\n\r\n" + upgrade)
+        answer = read_all(sock)
+    assert answer.endswith(b"0\r\n\r\n")
+    assert b"HTTP/1.1 101" not in answer
+
+
 def test_a_head_must_arrive_in_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     served = serve()
     with dial(served) as silent, dial(served) as slow, dial(served) as kept:
