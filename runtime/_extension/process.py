@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from runtime._process.core_worker import Core, current
+from collections.abc import Callable
+
+from runtime._process.core_worker import Core, current, current_or_none
 
 
 def connected() -> Core:
@@ -18,3 +20,17 @@ def connected() -> Core:
             "Libraries run inside the cluster: with a connection by ray:// call them from a task or an actor."
         )
     return core
+
+
+def connected_or_none() -> Core | None:
+    """The core of this process, or None; connects to nothing."""
+    core = current_or_none()
+    return core if isinstance(core, Core) else None
+
+
+def call_before_leaving(callback: Callable[[], object]) -> None:
+    """Calls back, on the thread that ends the connection, when this process is about to leave the cluster.
+
+    Raises: see `connected`.
+    """
+    connected().before_close.append(callback)

@@ -136,6 +136,8 @@ class Core:
         self.forked = False  # this is a child that user code forked, and not the process that was connected
         self.executor: CallRunner | None = None
         """What runs calls here: in a worker, from `start` on."""
+        self.before_close: list[Callable[[], object]] = []
+        """Called when the process is about to leave the cluster. What they raise is logged."""
         self.links = links = Links(pump, agent_path, register, worker_id, host, self._agent_lost)
         self.lock = links.lock
         self.agent, self.address, self.session = links.agent, links.address, links.session
@@ -346,6 +348,11 @@ class Core:
 
     def close(self) -> None:
         """Leaves the cluster. The agent notices by the closed socket."""
+        for callback in self.before_close:
+            try:
+                callback()
+            except Exception:
+                report("a library that is told of the end")
         with self.lock:
             self.actor_calls.close()
             self.objects.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -81,8 +81,7 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------ for the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's has no common base
         transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         if self._opened is not None:
             self._opened(self)

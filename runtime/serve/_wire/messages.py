@@ -24,7 +24,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Base of all."""
 
 
-class Meta(Message):
+class Meta(Message, frozen=True):
     """What travels with a request.
 
     Attributes:
@@ -34,6 +34,7 @@ class Meta(Message):
         model_id: of a multiplexed request, else "".
         deadline_s: when its caller gives up, in seconds from the sending; 0 for never.
         trace: headers of a trace.
+        session_id: requests with the same one belong together, for routers that care; else "".
     """
 
     request_id: str
@@ -42,12 +43,13 @@ class Meta(Message):
     model_id: str = ""
     deadline_s: float = 0.0
     trace: dict[str, str] = {}
+    session_id: str = ""
 
 
 # ---------------------------------------------------------------- from callers
 
 
-class Hello(Message, tag=1):
+class Hello(Message, frozen=True, tag=1):
     """The first message. A replica closes the connection of a caller with the wrong token.
 
     Attributes:
@@ -60,30 +62,40 @@ class Hello(Message, tag=1):
     caller: str
 
 
-class Want(Message, tag=2):
+class Want(Message, frozen=True, tag=2):
     """How many requests wait there for a slot of this replica; it replaces what was said before. 0: none any more."""
 
     waiting: int
 
 
-class Return(Message, tag=3):
+class Return(Message, frozen=True, tag=3):
     """Gives slots back that no request uses."""
 
     slots: int
 
 
-class Call(Message, tag=4):
+class Call(Message, frozen=True, tag=4):
     """A call by a handle: `body` is `(args, kwargs)`, see `values`. Answered by `Result` or `Failure`; with `stream`,
-    by any number of `Item` and then `End` or `Failure`."""
+    by any number of `Item` and then `End` or `Failure`.
+
+    Attributes:
+        context: of a gRPC request: a `RayServegRPCContext`, see `runtime.serve.grpc_util`. The method gets it as
+            `grpc_context` if it has such a parameter, and what it changed comes back as `context` of the last message.
+            The body of a `Result` or an `Item` is then the serialized protobuf message.
+        inputs: the method gets a `gRPCInputStream` as its only argument, and `body` is empty. The values of that come
+            as `Chunk` messages, each one the pickle of a message; the last chunk is empty.
+    """
 
     number: int
     method: str
     meta: Meta
     body: bytes
     stream: bool = False
+    context: bytes = b""
+    inputs: bool = False
 
 
-class Http(Message, tag=5):
+class Http(Message, frozen=True, tag=5):
     """An HTTP request or the opening of a WebSocket, as in an ASGI scope. Answered by `Start` and `Chunk`, or by a
     `Failure`.
 
@@ -111,7 +123,7 @@ class Http(Message, tag=5):
     subprotocols: list[str] = []
 
 
-class Cancel(Message, tag=6):
+class Cancel(Message, frozen=True, tag=6):
     """Nobody waits for the request any more: its code is to be cancelled. It is still answered, by a `Failure` at
     least."""
 
@@ -121,7 +133,7 @@ class Cancel(Message, tag=6):
 # ---------------------------------------------------------------- both ways
 
 
-class Chunk(Message, tag=7):
+class Chunk(Message, frozen=True, tag=7):
     """A part of a body; without `more` it is the last one. Of a response it then also says `keep`."""
 
     number: int
@@ -130,15 +142,16 @@ class Chunk(Message, tag=7):
     keep: bool = False
 
 
-class Event(Message, tag=8):
+class Event(Message, frozen=True, tag=8):
     """An ASGI event of a WebSocket, either way (`websocket.receive`, `websocket.send`, `websocket.accept`, ...)."""
 
     number: int
     event: dict[str, Any]
 
 
-class Window(Message, tag=9):
-    """The receiver of chunks or items has used so many of their bytes: its sender may send as many more."""
+class Window(Message, frozen=True, tag=9):
+    """The receiver of chunks or items has used so many of their bytes: its sender may send as many more. It also tells
+    the sender of a `Result` or `Failure` whose value is in the object store that the receiver has it (see `values`)."""
 
     number: int
     size: int
@@ -147,33 +160,37 @@ class Window(Message, tag=9):
 # ---------------------------------------------------------------- from replicas
 
 
-class Welcome(Message, tag=20):
+class Welcome(Message, frozen=True, tag=20):
     """The answer to `Hello`."""
 
     replica: str
     slots: int
 
 
-class Grant(Message, tag=21):
-    """Lends slots."""
+class Grant(Message, frozen=True, tag=21):
+    """Lends slots. `scarce`: callers want more than there is, so what is not needed is returned at once; else an
+    unneeded slot stays with the caller, who tells so by `Return(0)`. A scarce grant of 0 answers a `Want` when none is
+    free."""
 
     slots: int
+    scarce: bool = False
 
 
-class Recall(Message, tag=22):
+class Recall(Message, frozen=True, tag=22):
     """Others want slots, or the replica is about to stop: what is not used is to be returned, `Return(0)` if all
     are."""
 
 
-class Result(Message, tag=23):
-    """The value of a call, see `values`."""
+class Result(Message, frozen=True, tag=23):
+    """The value of a call, see `values`. `context`: see `Call`."""
 
     number: int
     body: bytes
     keep: bool
+    context: bytes = b""
 
 
-class Failure(Message, tag=24):
+class Failure(Message, frozen=True, tag=24):
     """A request ended with an exception: a call's own, see `values`, or that of the replica.
 
     Attributes:
@@ -185,23 +202,25 @@ class Failure(Message, tag=24):
     kind: str
     body: bytes
     keep: bool
+    context: bytes = b""
 
 
-class Item(Message, tag=25):
+class Item(Message, frozen=True, tag=25):
     """The next value of a stream."""
 
     number: int
     body: bytes
 
 
-class End(Message, tag=26):
+class End(Message, frozen=True, tag=26):
     """A stream, or a WebSocket, is over."""
 
     number: int
     keep: bool
+    context: bytes = b""
 
 
-class Start(Message, tag=27):
+class Start(Message, frozen=True, tag=27):
     """The beginning of a response."""
 
     number: int
@@ -209,13 +228,13 @@ class Start(Message, tag=27):
     headers: list[tuple[bytes, bytes]]
 
 
-class Models(Message, tag=28):
+class Models(Message, frozen=True, tag=28):
     """Which multiplexed models the replica has loaded; told after `Welcome` and after each change."""
 
     ids: list[str]
 
 
-class Statistics(Message, tag=29):
+class Statistics(Message, frozen=True, tag=29):
     """What custom request routers see of a replica (`record_routing_stats`)."""
 
     values: dict[str, Any]

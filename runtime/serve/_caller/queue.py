@@ -1,0 +1,274 @@
+"""The requests of this process to one deployment: they wait here until a replica has a slot."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, Protocol
+
+from runtime.serve._core.published import Targets, load_targets
+from runtime.serve._core.slots import Borrower
+from runtime.serve._wire.messages import Call, Http, Want
+from runtime.serve.context import DeploymentID
+from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+from .demand import DemandReporter
+from .exchange import Exchange, State
+from .link import Link
+from .routing import ByModel, Routing
+
+
+class Host(Protocol):
+    """The caller that a queue belongs to."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Its loop."""
+
+    @property
+    def node(self) -> str:
+        """Id of this node, in hex."""
+
+    @property
+    def name(self) -> str:
+        """Names this process."""
+
+    @property
+    def demand(self) -> DemandReporter:
+        """Tells the controller how many requests wait."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no calls any more."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], ended: Callable[[], object] | None = None) -> None:
+        """Runs a coroutine until it ends or the caller is closed."""
+
+
+class Queue:
+    """Belongs to the caller's loop. Get it by `Caller.queue`."""
+
+    def __init__(self, caller: Host, app: str, deployment: str) -> None:
+        self.caller = caller
+        self.loop = caller.loop
+        self.app, self.deployment = app, deployment
+        self.targets: Targets | None = None
+        """What the controller said last; None: nothing yet."""
+        self.borrower: Borrower[Exchange] = Borrower(random.Random())
+        self.links: dict[str, Link] = {}
+        """Of all replicas that take requests, and of those that still answer some."""
+        self._routing: Routing = ByModel(self)
+        self._will_tell = False
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+        return self.borrower.waiting
+
+    @property
+    def deployment_id(self) -> DeploymentID:
+        """For errors."""
+        return DeploymentID(self.deployment, self.app)
+
+    # ------------------------------------------------------------ requests
+
+    async def begin(self, message: Call | Http, *, timeout_s: float | None = None) -> Exchange:
+        """Sends a request once a replica has a slot for it. On the caller's loop; a cancelled wait leaves the queue.
+
+        Args:
+            message: its number does not matter.
+            timeout_s: how long it may wait; None: without a limit.
+
+        Raises:
+            BackPressureError: `max_queued_requests` wait already.
+            DeploymentUnavailableError: the deployment failed or was deleted.
+            TimeoutError: no replica had a slot in time.
+        """
+        exchange = Exchange(self, message)
+        self.start(exchange)
+        if exchange.state is State.WAITING:
+            exchange.begun = self.loop.create_future()
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await exchange.begun
+            except TimeoutError:
+                exchange.cancel()
+                raise TimeoutError(
+                    f"No replica of {self.deployment_id} had a slot for request {message.meta.request_id} within "
+                    f"{timeout_s} s; {self.waiting} requests wait here. Add replicas, or raise max_ongoing_requests."
+                ) from None
+            except asyncio.CancelledError:
+                exchange.cancel()
+                raise
+        return exchange
+
+    def start(self, exchange: Exchange) -> None:
+        """Sends a new request, or lets it wait.
+
+        Raises: see `begin`.
+        """
+        targets = self.targets
+        if targets is not None:
+            if targets.state != "running":
+                raise self._unavailable(targets)
+            if 0 <= targets.most_queued <= self.borrower.waiting and self._queued() >= targets.most_queued:
+                raise BackPressureError(self._queued(), targets.most_queued)
+        self._ask(exchange, first=False)
+
+    def start_or_fail(self, exchange: Exchange) -> None:
+        """`start` for requests with a sink, which takes the error."""
+        if exchange.state is State.ENDED:
+            return  # it was cancelled before it came here
+        try:
+            self.start(exchange)
+        except Exception as error:
+            exchange.fail(error)
+
+    def submit(self, exchange: Exchange) -> None:
+        """Sends a new request whose answer goes to a sink, which also takes the errors. From any thread, without
+        waiting."""
+        if asyncio._get_running_loop() is self.loop:
+            self.start_or_fail(exchange)
+        else:
+            self.loop.call_soon_threadsafe(self.start_or_fail, exchange)
+
+    def forget(self, exchange: Exchange) -> None:
+        """A request does not wait any more."""
+        if self.borrower.forget(exchange):
+            self._changed()
+
+    def allow(self, exchange: Exchange, allowed: frozenset[str] | None) -> None:
+        """A request that waits may go to these replicas; None for all."""
+        replica = self.borrower.allow(exchange, allowed)
+        if replica is not None:
+            self.links[replica].begin(exchange)
+        self._changed()
+
+    def send_elsewhere(self, exchange: Exchange) -> None:
+        """A replica did not begin with a request: it is the first of those that wait."""
+        if exchange.state is State.ENDED:
+            exchange.ended_at_replica()
+            return
+        exchange.refused()
+        if self.targets is not None and self.targets.state != "running":
+            exchange.fail(self._unavailable(self.targets))
+        else:
+            self._ask(exchange, first=True)
+
+    def _ask(self, exchange: Exchange, first: bool) -> None:
+        allowed = exchange.allowed if exchange.allowed is not None else self._routing.allowed(exchange)
+        replica = self.borrower.ask(exchange, allowed, first)
+        if replica is not None:
+            self.links[replica].begin(exchange)
+        else:
+            if exchange.allowed is None:
+                self._routing.wait(exchange)
+            self._changed()
+
+    def _queued(self) -> int:
+        """How many wait without a free slot anywhere, as far as is known here."""
+        assert self.targets is not None
+        known = self.borrower.replicas
+        coming = sum(target.slots for target in self.targets.replicas if target.replica not in known)
+        return max(0, self.borrower.queued - coming)
+
+    def _unavailable(self, targets: Targets) -> DeploymentUnavailableError:
+        reason = targets.message or ("it was deleted" if targets.state == "gone" else "it failed to deploy")
+        return DeploymentUnavailableError(self.deployment_id, reason)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """See `Caller.spawn`."""
+        self.caller.spawn(work)
+
+    def _routing_of(self, config: bytes) -> Routing:
+        if not config:
+            return ByModel(self)
+        from .custom_routing import CustomRouting  # few deployments have one
+
+        return CustomRouting(self, config, self.caller.node)
+
+    # ------------------------------------------------------------ replicas
+
+    def published(self, value: bytes | None) -> None:
+        """The controller has published other targets."""
+        targets = load_targets(value) if value is not None else None
+        before = self.targets
+        if targets is None:
+            if before is None:
+                return
+            targets = Targets(before.epoch, "gone", [])
+        elif before is not None and before.state != "gone" and targets.epoch < before.epoch:
+            return
+        self.targets = targets
+        if targets.router != (before.router if before is not None else b""):
+            self._routing.close()
+            self._routing = self._routing_of(targets.router)
+        listed = {target.replica: target for target in targets.replicas}
+        for replica, link in list(self.links.items()):
+            if replica not in listed:
+                link.retire()
+        for replica, target in listed.items():
+            known = self.links.get(replica)
+            if known is None:
+                link = self.links[replica] = Link(self, target, self.caller.name, self.caller.node)
+                self.caller.spawn(link.run(), partial(self.links.pop, replica, None))
+            else:
+                self.borrower.resize(replica, target.slots)
+                if known.is_retired:
+                    known.restore()
+        self._routing.replicas_changed()
+        if targets.state != "running":
+            for exchange in self.borrower.clear():
+                exchange.fail(self._unavailable(targets))
+        self._changed()
+
+    def connected(self, _link: Link) -> None:
+        """A replica can be asked for slots."""
+        self._routing.replicas_changed()
+        self._changed()
+
+    def lost(self, _link: Link) -> None:
+        """A replica cannot be reached."""
+        self._routing.replicas_changed()
+        self._changed()
+
+    def described(self, _link: Link) -> None:
+        """A replica has told which models it has, or its statistics."""
+        self._routing.replicas_changed()
+
+    def live_links(self) -> list[Link]:
+        """Of the replicas that take requests."""
+        return [self.links[replica] for replica in self.borrower.replicas]
+
+    def close(self, error: BaseException) -> None:
+        """Fails what waits and ends the connections."""
+        self._routing.close()
+        for exchange in self.borrower.clear():
+            exchange.fail(error)
+        for link in self.links.values():
+            link.close()
+
+    # ------------------------------------------------------------ telling
+
+    def tell_wants_soon(self) -> None:
+        """Tells replicas how many slots are wanted, at the end of this turn of the loop."""
+        if not self._will_tell:
+            self._will_tell = True
+            self.loop.call_soon(self._tell_wants)
+
+    def served(self) -> None:
+        """Requests wait no more: they were sent."""
+        if self.targets is not None and self.targets.scales:
+            self.caller.demand.changed(self)
+
+    def _changed(self) -> None:
+        self.tell_wants_soon()
+        if self.targets is None or self.targets.scales:
+            self.caller.demand.changed(self)
+
+    def _tell_wants(self) -> None:
+        self._will_tell = False
+        for replica, waiting in self.borrower.wants():
+            self.links[replica].send(Want(waiting))

@@ -1,0 +1,1 @@
+"""Ray's private import paths that programs use. Nothing is defined here."""
