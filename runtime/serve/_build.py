@@ -6,6 +6,7 @@ import hashlib
 import inspect
 import io
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -166,8 +167,9 @@ def _spec(
         options.max_replicas_per_node,
         env,
     )
-    version = hashlib.sha256(b"\0".join((code, init, repr(fixed).encode()))).hexdigest()[:16]
     wrapped = deployment.func_or_class
+    parts = (code, init, repr(fixed).encode(), _source(wrapped))
+    version = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     return DeploymentSpec(
         name=name,
         code=code,
@@ -177,3 +179,17 @@ def _spec(
         is_asgi=inspect.isclass(wrapped) and bool(getattr(wrapped, "__serve_asgi__", False)),
         code_name=f"{getattr(wrapped, '__module__', '')}:{getattr(wrapped, '__qualname__', name)}",
     )
+
+
+def _source(wrapped: Any) -> bytes:
+    """The file of the module that defines it: code that is pickled as a reference is the same in its pickle, whatever
+    was changed in the file."""
+    module = sys.modules.get(getattr(wrapped, "__module__", None) or "")
+    file = getattr(module, "__file__", None)
+    if not file or getattr(module, "__name__", "") == "__main__":
+        return b""
+    try:
+        with open(file, "rb") as source:
+            return source.read()
+    except OSError:  # it is in an archive, or was removed
+        return b""

@@ -3,11 +3,12 @@
 # ruff: noqa: UP042 - as with Ray, str() of a member shows its class
 from __future__ import annotations
 
+import importlib
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from runtime.serve._core.states import (
     ApplicationStatus,
@@ -18,18 +19,75 @@ from runtime.serve._core.states import (
 )
 from runtime.serve._settings import Settings, settings
 
+if TYPE_CHECKING:
+    from runtime.serve._schema.configs import (
+        DeploymentSchema,
+        HTTPOptionsSchema,
+        RayActorOptionsSchema,
+        ScaleDeploymentRequest,
+        ServeApplicationSchema,
+        ServeDeploySchema,
+        gRPCOptionsSchema,
+    )
+    from runtime.serve._schema.details import (
+        ApplicationDetails,
+        DeploymentDetails,
+        ProxyDetails,
+        ReplicaDetails,
+        ServeActorDetails,
+        ServeInstanceDetails,
+        Target,
+        TargetGroup,
+    )
+    from runtime.serve.context import ReplicaRank
+
 __all__ = [
+    "APIType",
+    "ApplicationDetails",
     "ApplicationStatus",
     "ApplicationStatusOverview",
+    "DeploymentDetails",
+    "DeploymentSchema",
     "DeploymentStatus",
     "DeploymentStatusOverview",
     "DeploymentStatusTrigger",
     "EncodingType",
+    "HTTPOptionsSchema",
     "LoggingConfig",
+    "ProxyDetails",
     "ProxyStatus",
+    "RayActorOptionsSchema",
+    "ReplicaDetails",
+    "ReplicaRank",
     "ReplicaState",
+    "ScaleDeploymentRequest",
+    "ServeActorDetails",
+    "ServeApplicationSchema",
+    "ServeDeploySchema",
+    "ServeInstanceDetails",
     "ServeStatus",
+    "Target",
+    "TargetGroup",
+    "gRPCOptionsSchema",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for module in ("_schema.configs", "_schema.details", "context"):
+        found = importlib.import_module(f"runtime.serve.{module}")
+        if hasattr(found, name):
+            return getattr(found, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class APIType(str, Enum):
+    """How an application was deployed: by a program, or by a configuration."""
+
+    UNKNOWN = "unknown"
+    IMPERATIVE = "imperative"
+    DECLARATIVE = "declarative"
 
 
 class EncodingType(str, Enum):

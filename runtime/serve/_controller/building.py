@@ -17,6 +17,13 @@ from runtime.serve._core.requests import Configure
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve.config import imported
 from runtime.serve.deployment import Application
+from runtime.serve.schema import (
+    DeploymentSchema,
+    HTTPOptionsSchema,
+    LoggingConfig,
+    ServeDeploySchema,
+    gRPCOptionsSchema,
+)
 
 KEY = b"config"
 """Of a configuration whose applications are being built."""
@@ -28,21 +35,23 @@ def read_config(config: Mapping[str, Any]) -> tuple[Configure, list[dict[str, An
     Raises:
         ValueError: it cannot be meant.
     """
-    start = configure(config.get("proxy_location"), config.get("http_options"), config.get("grpc_options"))
+    parsed = ServeDeploySchema.model_validate(config)
+    assert isinstance(parsed.http_options, HTTPOptionsSchema)
+    assert isinstance(parsed.grpc_options, gRPCOptionsSchema)
+    http, grpc = parsed.http_options.model_dump(), parsed.grpc_options.model_dump()
+    start = configure(parsed.proxy_location, http, grpc)
     declared = []
-    for each in config.get("applications") or ():
-        if not each.get("import_path"):
-            raise ValueError(f"An application needs an import_path: {each!r}.")
+    for each in parsed.applications or ():
         app = {
             "name": "default",
             "route_prefix": "/",
             "runtime_env": {},
             "args": {},
             "deployments": [],
-            **each,
+            **each.model_dump(exclude_unset=True),
         }
-        if app.get("logging_config") is None:
-            app["logging_config"] = config.get("logging_config")
+        if app.get("logging_config") is None and parsed.logging_config is not None:
+            app["logging_config"] = LoggingConfig.model_validate(parsed.logging_config).model_dump()
         declared.append(app)
     return start, declared
 
@@ -66,7 +75,10 @@ async def built_in_task(declared: Mapping[str, Any]) -> ApplicationSpec:
         Exception: what its code raises.
     """
     task = runtime.remote(built).options(
-        num_cpus=0, runtime_env=dict(declared["runtime_env"] or {}), max_retries=1
+        num_cpus=0,
+        runtime_env=dict(declared["runtime_env"] or {}),
+        max_retries=1,
+        max_calls=1,  # a process that imported the code before would have its former version
     )
     spec: ApplicationSpec = await task.remote(dict(declared))
     return spec
@@ -125,7 +137,7 @@ def application(found: Any, args: Mapping[str, Any], path: str) -> Application:
 
 
 def _overrides(deployments: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {each["name"]: {key: each[key] for key in each if key != "name"} for each in deployments}
+    return {each["name"]: DeploymentSchema.model_validate(each).overrides() for each in deployments}
 
 
 def keep_config(config: Mapping[str, Any] | None) -> None:
