@@ -100,17 +100,9 @@ class ServeControllerActor:
             Refused: it contradicts what is deployed.
         """
         start, declared = read_config(config)
-        names = {each["name"] for each in declared}
         self._loop.request(start)
         await self._ask(requests.Announce([announced(each) for each in declared]))
         await asyncio.to_thread(keep_config, config)
-        details = await self.details()
-        others = [
-            name
-            for name, app in details["applications"].items()
-            if app["source"] == "declarative" and name not in names
-        ]
-        await self.delete(others, waits=False)
         if self._building is not None:
             self._building.cancel()
         self._building = asyncio.ensure_future(self._build_all(declared))

@@ -74,11 +74,9 @@ async def built_in_task(declared: Mapping[str, Any]) -> ApplicationSpec:
     Raises:
         Exception: what its code raises.
     """
-    task = runtime.remote(built).options(
-        num_cpus=0,
-        runtime_env=dict(declared["runtime_env"] or {}),
-        max_retries=1,
-        max_calls=1,  # a process that imported the code before would have its former version
+    # One call per process: what imported the code before would have its former version.
+    task = runtime.remote(max_calls=1)(built).options(
+        num_cpus=0, runtime_env=dict(declared["runtime_env"] or {}), max_retries=1
     )
     spec: ApplicationSpec = await task.remote(dict(declared))
     return spec

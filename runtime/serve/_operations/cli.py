@@ -52,9 +52,7 @@ EnvironmentJson = Annotated[
 ]
 WorkingDir = Annotated[
     str | None,
-    typer.Option(
-        "--working-dir", help="working_dir of the runtime_env; for `deploy` the URI of a .zip file."
-    ),
+    typer.Option("--working-dir", help="working_dir of the runtime_env: a folder here, or a URI."),
 ]
 AppDir = Annotated[
     str, typer.Option("--app-dir", "-d", help="Folder that import paths are looked up in first.")
@@ -153,8 +151,12 @@ def deploy(
     else:
         one = {"import_path": config_or_import_path, "runtime_env": env, "args": values}
         config = {"applications": [one | ({"name": name} if name else {})]}
+    client = ServeClient(address)
+    for one in _environments(config):
+        if _is_local(one["runtime_env"]):
+            one["runtime_env"] = client.upload(one["runtime_env"])
     _checked(config)
-    ServeClient(address).deploy(config)
+    client.deploy(config)
     say("The configuration is accepted. `serve status` shows what becomes of the applications.")
 
 
@@ -309,7 +311,7 @@ def _arguments(given: Sequence[str] | None) -> dict[str, str]:
 def _environment(file: str | None, text: str | None, working_dir: str | None) -> dict[str, Any]:
     if file is not None and text is not None:
         fail("--runtime-env and --runtime-env-json exclude each other.")
-    env: Any = {}
+    env: dict[str, Any] = {}
     if file is not None:
         env = _read(file)
     elif text is not None:
@@ -320,6 +322,22 @@ def _environment(file: str | None, text: str | None, working_dir: str | None) ->
     if not isinstance(env, dict):
         fail(f"A runtime_env must be a dict, not {env!r}.")
     return env | ({"working_dir": working_dir} if working_dir else {})
+
+
+def _environments(config: Any) -> list[dict[str, Any]]:
+    """The parts of a configuration that have a `runtime_env`. What is wrong in it is found later."""
+    found: list[Any] = []
+    for each in (config.get("applications") if isinstance(config, dict) else None) or ():
+        if isinstance(each, dict):
+            found.append(each)
+            deployments = each.get("deployments") or ()
+            found += [one.get("ray_actor_options") for one in deployments if isinstance(one, dict)]
+    return [each for each in found if isinstance(each, dict) and isinstance(each.get("runtime_env"), dict)]
+
+
+def _is_local(env: Mapping[str, Any]) -> bool:
+    places = [env.get("working_dir"), *(env.get("py_modules") or ())]
+    return any(place is not None and "://" not in str(place) for place in places)
 
 
 def _read(file: str) -> Any:

@@ -3,6 +3,7 @@ the cluster."""
 
 from __future__ import annotations
 
+import copy
 import json
 import urllib.error
 import urllib.request
@@ -10,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import runtime
-from runtime.job_submission import endpoint
+from runtime.job_submission import JobSubmissionClient, endpoint
 from runtime.serve._core.published import NAMESPACE
 from runtime.serve._operations.rest import APPLICATIONS, Answer, answer
 
@@ -35,6 +36,7 @@ class ServeClient:
     """
 
     def __init__(self, address: str | None = None) -> None:
+        self._address = address
         self._ask = _over_http(address) or _in_cluster(address)
 
     def details(self) -> dict[str, Any]:
@@ -46,6 +48,15 @@ class ServeClient:
     def deploy(self, config: dict[str, Any]) -> None:
         """Deploys a configuration; returns once it is accepted."""
         self._request("PUT", config)
+
+    def upload(self, env: dict[str, Any]) -> dict[str, Any]:
+        """A `runtime_env` whose local folders are on the cluster: it names their packages.
+
+        Raises:
+            ConnectionError: the cluster has no head that takes packages.
+            ValueError: it is no runtime_env.
+        """
+        return JobSubmissionClient(self._address)._upload_files(copy.deepcopy(env))
 
     def shutdown(self) -> None:
         """Ends everything that is served."""
