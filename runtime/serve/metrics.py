@@ -12,6 +12,8 @@ from runtime.serve import context
 from runtime.util import metrics
 
 _ROUTE = "route"
+LATENCIES_MS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000, 300_000]
+"""Boundaries of the latencies that Serve measures."""
 
 
 def _replica_tags() -> dict[str, str]:

@@ -21,9 +21,11 @@ from runtime._private.state import available_resources_per_node
 from runtime.serve._controller.building import (
     announced,
     built_in_task,
+    hold_packages,
     keep_config,
     kept_config,
     read_config,
+    release_packages,
 )
 from runtime.serve._controller.engine import ServeEngine, forget_everything, recovered
 from runtime.serve._core import requests
@@ -103,6 +105,7 @@ class ServeControllerActor:
         self._loop.request(start)
         await self._ask(requests.Announce([announced(each) for each in declared]))
         await asyncio.to_thread(keep_config, config)
+        await asyncio.to_thread(hold_packages, declared)
         if self._building is not None:
             self._building.cancel()
         self._building = asyncio.ensure_future(self._build_all(declared))
@@ -167,6 +170,7 @@ class ServeControllerActor:
         """Ends everything that is served, and forgets it. The controller is to be killed afterwards."""
         await self._ask(requests.ShutDown())
         await asyncio.to_thread(forget_everything)
+        await asyncio.to_thread(release_packages)
 
 
 def fits_somewhere(demand: Mapping[str, float]) -> bool:

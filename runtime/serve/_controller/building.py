@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pickle
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import runtime
+from runtime._core.environments import PACKAGE_HOLDS, hold, packages_in
 from runtime.experimental import internal_kv
 from runtime.serve._build import build
 from runtime.serve._controller.starting import configure
@@ -25,6 +27,8 @@ from runtime.serve.schema import (
     gRPCOptionsSchema,
 )
 
+HOLDER = b"serve"
+"""Keeps packages."""
 KEY = b"config"
 """Of a configuration whose applications are being built."""
 
@@ -144,6 +148,20 @@ def keep_config(config: Mapping[str, Any] | None) -> None:
         internal_kv._internal_kv_del(KEY, namespace=NAMESPACE)
     else:
         internal_kv._internal_kv_put(KEY, pickle.dumps(dict(config)), namespace=NAMESPACE)
+
+
+def hold_packages(declared: Sequence[Mapping[str, Any]]) -> None:
+    """Keeps what was uploaded for these applications: a replica that starts later needs it."""
+    packages = packages_in(json.dumps(declared, default=str))
+    if packages:
+        internal_kv._internal_kv_put(HOLDER, hold(packages), namespace=PACKAGE_HOLDS)
+    else:
+        release_packages()
+
+
+def release_packages() -> None:
+    """See `hold_packages`."""
+    internal_kv._internal_kv_del(HOLDER, namespace=PACKAGE_HOLDS)
 
 
 def kept_config() -> dict[str, Any] | None:

@@ -139,8 +139,10 @@ class Ingress:
         if web.host is not None:
             from .http_app import HttpIngress
             from .http_server import HttpServer, bind
+            from .measures import Measures
 
-            app = HttpIngress(self._table, queue_of, web.request_timeout_s)
+            measures = Measures("http", self._node_id)
+            app = HttpIngress(self._table, queue_of, web.request_timeout_s, measures)
             self._http = HttpServer(web, app, bind(web.host, web.port))
             await self._http.start()
             port = self._http.port

@@ -324,7 +324,7 @@ def _environment(file: str | None, text: str | None, working_dir: str | None) ->
     return env | ({"working_dir": working_dir} if working_dir else {})
 
 
-def _environments(config: Any) -> list[dict[str, Any]]:
+def _environments(config: Any) -> list[Any]:
     """The parts of a configuration that have a `runtime_env`. What is wrong in it is found later."""
     found: list[Any] = []
     for each in (config.get("applications") if isinstance(config, dict) else None) or ():
