@@ -40,7 +40,7 @@ class Threads:
         Raises: what the function raises.
         """
         frame = contextvars.copy_context()
-        running = self._pool.submit(functools.partial(frame.run, function, *args, **kwargs))
+        running = self._pool.submit(frame.run, _call, functools.partial(function, *args, **kwargs))
         waiting = asyncio.wrap_future(running)
         try:
             return await asyncio.shield(waiting)
@@ -50,9 +50,14 @@ class Threads:
                 if not waiting.cancelled():
                     waiting.exception()  # nobody wants it
             raise
-        except StopIteration as error:
-            raise RuntimeError("the function raised StopIteration") from error
 
     def close(self) -> None:
         """Takes nothing more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _call(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except StopIteration as error:  # a future cannot have it, and its reader would wait for ever
+        raise RuntimeError("The function raised StopIteration.") from error

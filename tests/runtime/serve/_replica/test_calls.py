@@ -62,6 +62,12 @@ class Deployment:
         finally:
             self.seen.append("closed")
 
+    def stop_iteration(self):
+        return next(iter(()))
+
+    async def leave(self):
+        raise SystemExit(3)
+
     def wait_on_thread(self):
         self.seen.append("begun")
         self.sync_going.wait(10)
@@ -83,6 +89,18 @@ def test_calls_return_values_and_raise_errors_of_their_own_class():
             assert isinstance(caught.value, exceptions.RayTaskError)
             assert "fail" in str(caught.value)
             assert "broken" in str(caught.value)
+
+    asyncio.run(main())
+
+
+def test_errors_that_would_end_the_event_loop_end_the_call_only():
+    async def main():
+        async with serving(Deployment) as (_, caller):
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await caller.call("stop_iteration")
+            with pytest.raises(exceptions.RayTaskError, match="SystemExit"):
+                await caller.call("leave")
+            assert await caller.call("add", 1) == 2
 
     asyncio.run(main())
 
