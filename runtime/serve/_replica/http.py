@@ -44,7 +44,7 @@ class RunningHttp(Running):
     """An HTTP request."""
 
     __slots__ = (
-        "_chunks", "_disconnected", "_first", "_more", "_request", "_response_status", "_started", "_unacknowledged",
+        "_chunks", "_disconnected", "_first", "_request", "_response_status", "_started", "_unacknowledged",
         "_waiting",
     )  # fmt: skip
 
@@ -54,7 +54,6 @@ class RunningHttp(Running):
         super().__init__(service, peer, request.number, request.meta)
         self._request = request
         self._first = True
-        self._more = request.more
         self._chunks: deque[Chunk] = deque()
         self._unacknowledged = 0
         self._waiting: asyncio.Future[None] | None = None
@@ -181,7 +180,7 @@ class RunningHttp(Running):
             body, request = self._request.body, self._request
             return {"type": "http.request", "body": body, "more_body": request.more}
         while not self._chunks:
-            if self._disconnected or (self.over and not self._more):
+            if self._disconnected or self.over:
                 return DISCONNECT
             self._waiting = self.service.loop.create_future()
             try:
@@ -189,9 +188,8 @@ class RunningHttp(Running):
             finally:
                 self._waiting = None
         chunk = self._chunks.popleft()
-        self._more = chunk.more
         self._unacknowledged += len(chunk.body)
-        if self._unacknowledged >= ACKNOWLEDGE_BYTES and self._more:
+        if self._unacknowledged >= ACKNOWLEDGE_BYTES and chunk.more:
             self.consumed(self._unacknowledged)
             self._unacknowledged = 0
         return {"type": "http.request", "body": chunk.body, "more_body": chunk.more}
