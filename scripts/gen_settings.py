@@ -34,6 +34,7 @@ EXCEPTIONS = {
     "runtime/_node/zygote_spawn.py::daemon_environment": "the environment of a daemon",
     "runtime/_process/zygote.py::_apply_environment": "sets the user's env_vars in a worker",
     "runtime/_remote_driver/__init__.py::": "sets what gRPC reads",
+    "runtime/serve/_ingress/grpc_server.py::GrpcServer.__init__": "sets what gRPC reads",
     "runtime/compat/_common/utils.py::env_integer": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/_common/utils.py::env_float": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/_common/utils.py::env_bool": "reads a variable that its caller names, as Ray's helper does",

@@ -68,6 +68,10 @@ SOURCES = (
     Source("Training (its controller)", "runtime.train._core.states", "State"),
     Source("Trial of an experiment", "runtime.tune._core.trial", "TrialState"),
     Source("Runner of trials", "runtime.tune._core.experiment", "RunnerState"),
+    Source("Application that is served", "runtime.serve._core.application", "ApplicationStatus"),
+    Source("Deployment of an application", "runtime.serve._core.deployment", "DeploymentStatus"),
+    Source("Replica of a deployment", "runtime.serve._core.replica", "ReplicaState"),
+    Source("Ingress of a node", "runtime.serve._core.ingresses", "ProxyStatus"),
     Source("Instance (the autoscaler's view of a machine)", "autoscaler.instances", "InstanceState"),
 )
 

@@ -242,6 +242,10 @@ class Reply(msgspec.Struct, frozen=True):
     error: BaseException | None = None
 
 
+class Own(msgspec.Struct, frozen=True):
+    """Base of effects of one library, which its own engine carries out."""
+
+
 class Stop(msgspec.Struct, frozen=True):
     """Ends the loop, which returns the value or raises the error. Actors that are not detached end with it."""
 
@@ -264,6 +268,7 @@ Effect = (
     | Sleep
     | Watch
     | Reply
+    | Own
     | Stop
 )
 

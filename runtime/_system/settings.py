@@ -452,6 +452,15 @@ TUNE_CHANGES_FOLDER = _tuning.flag(
     "RAY_CHDIR_TO_TRIAL_DIR", "The current folder of a trial is its own.", default=True
 )
 
+_serving = Section("Serving", "Read by the ingress of a node.")
+SERVE_INGRESS_PROCESSES = _serving.whole(
+    "CLUSTERCTL_SERVE_INGRESS_PROCESSES",
+    1,
+    "Processes that share the ports of an ingress. More than one pays where a node has cores to spare and one process "
+    "is busy.",
+    minimum=1,
+)
+
 OF_PROGRAMS: tuple[Section, ...] = (_finding, _program, _workers, _environments, _files)
 OF_NODES: tuple[Section, ...] = (_workers, _devices, _environments, _nodes, _files)
 SECTIONS: tuple[Section, ...] = (
@@ -463,6 +472,7 @@ SECTIONS: tuple[Section, ...] = (
     _graphs,
     _training,
     _tuning,
+    _serving,
 )
 
 

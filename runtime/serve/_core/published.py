@@ -49,6 +49,7 @@ class Targets(msgspec.Struct, frozen=True):
         most_queued: max_queued_requests; -1 for no limit.
         scales: whether the controller wants to hear of queued requests (autoscaling).
         router: cloudpickle of its RequestRouterConfig, or b"" for the default one.
+        backpressure: see `DeploymentOptions`.
     """
 
     epoch: int
@@ -58,6 +59,7 @@ class Targets(msgspec.Struct, frozen=True):
     scales: bool = False
     router: bytes = b""
     message: str = ""
+    backpressure: dict[str, Any] = {}
 
 
 class Route(msgspec.Struct, frozen=True):

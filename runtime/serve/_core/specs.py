@@ -28,6 +28,12 @@ class DeploymentOptions(msgspec.Struct, frozen=True):
     """cloudpickle of its RequestRouterConfig, or b""."""
     scaling_policy: bytes = b""
     """cloudpickle of the policy function or class of its autoscaling, or b"" for the default one."""
+    placement_group_bundle_label_selector: list[dict[str, str]] | None = None
+    max_constructor_retry_count: int = 20
+    max_surge_percent: int = 0
+    """How many replicas more than wanted there may be while versions change; 0 for the default."""
+    backpressure: dict[str, Any] = {}
+    """`status_code` and `retry_after_s` of the answer to HTTP requests beyond `max_queued_requests`."""
 
 
 class DeploymentSpec(msgspec.Struct, frozen=True):

@@ -76,13 +76,23 @@ class Return(Message, frozen=True, tag=3):
 
 class Call(Message, frozen=True, tag=4):
     """A call by a handle: `body` is `(args, kwargs)`, see `values`. Answered by `Result` or `Failure`; with `stream`,
-    by any number of `Item` and then `End` or `Failure`."""
+    by any number of `Item` and then `End` or `Failure`.
+
+    Attributes:
+        context: of a gRPC request: a `RayServegRPCContext`, see `runtime.serve.grpc_util`. The method gets it as
+            `grpc_context` if it has such a parameter, and what it changed comes back as `context` of the last message.
+            The body of a `Result` or an `Item` is then the serialized protobuf message.
+        inputs: the method gets a `gRPCInputStream` as its only argument, and `body` is empty. The values of that come
+            as `Chunk` messages, each one the pickle of a message; the last chunk is empty.
+    """
 
     number: int
     method: str
     meta: Meta
     body: bytes
     stream: bool = False
+    context: bytes = b""
+    inputs: bool = False
 
 
 class Http(Message, frozen=True, tag=5):
@@ -172,11 +182,12 @@ class Recall(Message, frozen=True, tag=22):
 
 
 class Result(Message, frozen=True, tag=23):
-    """The value of a call, see `values`."""
+    """The value of a call, see `values`. `context`: see `Call`."""
 
     number: int
     body: bytes
     keep: bool
+    context: bytes = b""
 
 
 class Failure(Message, frozen=True, tag=24):
@@ -191,6 +202,7 @@ class Failure(Message, frozen=True, tag=24):
     kind: str
     body: bytes
     keep: bool
+    context: bytes = b""
 
 
 class Item(Message, frozen=True, tag=25):
@@ -205,6 +217,7 @@ class End(Message, frozen=True, tag=26):
 
     number: int
     keep: bool
+    context: bytes = b""
 
 
 class Start(Message, frozen=True, tag=27):

@@ -34,6 +34,7 @@ INLINE_BYTES = 1 << 20
 
 _BUFFERS = 1  # [pickle, its buffers]; a plain pickle begins with 0x80
 _ADDRESS = 2  # (object id, owner)
+_ADDRESS_BYTE = bytes((_ADDRESS,))
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode_buffers = msgspec.msgpack.Decoder(tuple[bytes, list[bytes]]).decode
@@ -84,7 +85,7 @@ def dump_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Dumped:
 
 def is_address(body: bytes) -> bool:
     """Whether the value is in the object store, so that loading it may take long."""
-    return body[0] == _ADDRESS
+    return body[:1] == _ADDRESS_BYTE
 
 
 def accept(body: bytes, registered: Callable[[], None] | None = None) -> ObjectRef:

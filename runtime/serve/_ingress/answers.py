@@ -1,0 +1,79 @@
+"""What the ingress itself answers: the status and text of each failure, for HTTP. Pure."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import NamedTuple
+
+import msgspec
+
+from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
+
+Headers = list[tuple[bytes, bytes]]
+
+HEALTHY = "success"
+DRAINING = "This node is being drained."
+SERVER_ERROR = "Internal Server Error"
+
+PLAIN = (b"content-type", b"text/plain; charset=utf-8")
+JSON = (b"content-type", b"application/json")
+
+
+class Answer(NamedTuple):
+    """A complete response.
+
+    Attributes:
+        headers: its length is among them.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes
+
+
+def text(status: int, message: str, headers: Headers | None = None) -> Answer:
+    """A plain text."""
+    body = message.encode()
+    return Answer(status, [PLAIN, (b"content-length", b"%d" % len(body)), *(headers or [])], body)
+
+
+def json(value: object) -> Answer:
+    """A JSON document with status 200."""
+    body = msgspec.json.encode(value)
+    return Answer(200, [JSON, (b"content-length", b"%d" % len(body))], body)
+
+
+def not_found(path: str) -> Answer:
+    """No route has this path."""
+    return text(404, f"Path '{path}' not found. Ping http://.../-/routes for available routes.")
+
+
+def timed_out(request_id: str, timeout_s: float) -> Answer:
+    """The request exceeded `request_timeout_s`."""
+    return text(408, f"Request {request_id} timed out after {timeout_s}s.")
+
+
+def for_error(error: BaseException) -> Answer:
+    """Of an exception that ended a request before its response began.
+
+    Back pressure has the status that it names, a deployment that can serve nobody is 503, a replica that died 500.
+    """
+    if isinstance(error, BackPressureError):
+        return text(error.status_code, error.message, _retry_after(error.retry_after_s))
+    if isinstance(error, DeploymentUnavailableError):
+        return text(503, error.message)
+    return text(500, SERVER_ERROR)
+
+
+def new_request_id() -> str:
+    """A random UUID (version 4)."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
+def _retry_after(delay_s: float | None) -> Headers:
+    if delay_s is None:
+        return []
+    return [(b"retry-after", b"%d" % max(0, math.ceil(delay_s)))]
