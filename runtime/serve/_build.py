@@ -37,6 +37,7 @@ def build(
     external_scaler: bool = False,
     source: str = "imperative",
     config: dict[str, Any] | None = None,
+    overrides: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Built:
     """An application with all deployments that it needs. Each bound deployment in the arguments of another one becomes
     a handle; a second one of a name gets the suffix _1, and so on.
@@ -45,13 +46,21 @@ def build(
         make_handle: of a deployment and an application, by their names.
         runtime_env: of the program; deployments add theirs.
         logging_config: of deployments without one.
+        overrides: options by the names of deployments, on top of those of the code.
 
     Raises:
         TypeError: code or arguments cannot be pickled.
+        ValueError: there is no deployment that options are for.
     """
     env = dict(runtime_env or {})
     builder = _Builder(name, make_handle, dict(logging_config) if logging_config else None, env)
+    builder.overrides = dict(overrides or {})
     ingress = builder.add(target)
+    unknown = sorted(set(builder.overrides) - set(builder.handles))
+    if unknown:
+        raise ValueError(
+            f"The application {name!r} has no deployment {', '.join(unknown)}; it has {', '.join(builder.handles)}."
+        )
     builder.specs[-1] = msgspec.structs.replace(builder.specs[-1], is_ingress=True)
     spec = ApplicationSpec(
         name=name,
@@ -79,6 +88,7 @@ class _Builder:
         self.specs: list[DeploymentSpec] = []
         self.handles: dict[str, Any] = {}
         self.deployments: dict[str, Deployment] = {}
+        self.overrides: dict[str, Mapping[str, Any]] = {}
         self._app = app
         self._make_handle = make_handle
         self._logging_config = logging_config
@@ -104,6 +114,8 @@ class _Builder:
         name = self._unique(deployment.name)
         self._names[id(application)] = name
         self._kept.append(application)
+        if name in self.overrides:
+            deployment = deployment.options(**self.overrides[name])
         if self._logging_config is not None and deployment.logging_config is None:
             deployment = deployment.options(logging_config=self._logging_config)
         self.specs.append(_spec(name, deployment, code, buffer.getvalue(), self._env))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import runtime
 from runtime.serve._controller import connection
-from runtime.serve._core.requests import Configure
+from runtime.serve._controller.starting import configure
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve.config import (
     AutoscalingConfig,
@@ -241,27 +242,6 @@ def start(
     connection.ask(connection.connect(options.runtime_env).start.remote(asked))
 
 
-def configure(
-    location: str | ProxyLocation | None,
-    http: dict[str, Any] | HTTPOptions | None,
-    grpc: dict[str, Any] | gRPCOptions | None,
-) -> Configure:
-    """Options of the ingresses as the controller gets them.
-
-    Raises:
-        ValueError: an option cannot be meant.
-    """
-    http = HTTPOptions.model_validate(http or {})
-    grpc = gRPCOptions.model_validate(grpc or {})
-    chosen = ProxyLocation._normalize(location) or http.location or ProxyLocation.EveryNode
-    if http.host is None:
-        chosen = ProxyLocation.Disabled
-    values = http.model_dump()
-    for name in ("location", "middlewares", "num_cpus"):
-        del values[name]
-    return Configure(values, grpc.model_dump(), ProxyLocation(chosen).value)
-
-
 def delete(name: str, _blocking: bool = True) -> None:
     """Deletes an application, once its replicas have answered what they run.
 
@@ -281,6 +261,9 @@ def status() -> ServeStatus:
 
 def shutdown() -> None:
     """Ends all applications, the ingresses and the controller."""
+    local = sys.modules.get("runtime.serve._local_testing")
+    if local is not None:
+        local.stop_all()
     controller = connection.find()
     if controller is None:
         log.info("Nothing is served, so there is nothing to shut down.")

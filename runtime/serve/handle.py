@@ -13,7 +13,7 @@ import msgspec
 
 import runtime
 from runtime.object_ref import ObjectRef
-from runtime.serve._caller.caller import Caller, here
+from runtime.serve._caller.caller import here
 from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange
 from runtime.serve._caller.queue import Queue
 from runtime.serve._caller.reply import Reply, Stream
@@ -155,6 +155,15 @@ class DeploymentHandle(Generic[T]):
         handle = self.options(method_name=method_name, stream=False)
         return DeploymentBroadcastResponse(handle, args, kwargs)
 
+    def choose_replica(self, *_args: Any, **_kwargs: Any) -> NoReturn:
+        """Not supported: raises."""
+        raise NotImplementedError(
+            "choose_replica() and dispatch() are not supported. Write a RequestRouter (see serve.request_router) to "
+            "choose replicas, or pass session_id or multiplexed_model_id to options()."
+        )
+
+    dispatch = choose_replica
+
     def shutdown(self) -> None:
         """Does nothing: the connections belong to the process, and end with it."""
 
@@ -224,8 +233,7 @@ class _Response(Generic[R]):
         if any(isinstance(arg, _Response) for arg in args) or (
             kwargs and any(isinstance(arg, _Response) for arg in kwargs.values())
         ):
-            caller = queue.caller
-            _on_loop(caller, self._send_when_ready(args, kwargs))
+            _on_loop(queue, self._send_when_ready(args, kwargs))
             return
         dumped = values.dump_arguments(args, kwargs)
         call = Call(0, method, meta, dumped.body, stream)
@@ -310,11 +318,11 @@ async def _arrived(arguments: list[Any]) -> list[Any]:
     return [await arg._value() if isinstance(arg, _Response) else arg for arg in arguments]
 
 
-def _on_loop(caller: Caller, work: Coroutine[Any, Any, None]) -> None:
-    if asyncio._get_running_loop() is caller.loop:
-        caller.spawn(work)
+def _on_loop(queue: Queue, work: Coroutine[Any, Any, None]) -> None:
+    if asyncio._get_running_loop() is queue.loop:
+        queue.spawn(work)
     else:
-        caller.loop.call_soon_threadsafe(caller.spawn, work)
+        queue.loop.call_soon_threadsafe(queue.spawn, work)
 
 
 def _refuse_on_loop(instead: str) -> None:

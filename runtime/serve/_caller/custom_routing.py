@@ -5,18 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime.serve._wire.messages import Call
-from runtime.serve.context import DeploymentID
 from runtime.serve.exceptions import RayServeException
 from runtime.serve.request_router import PendingRequest, RequestMetadata, RequestRouter, RunningReplica
 
-from .exchange import State
-
-if TYPE_CHECKING:
-    from .exchange import Exchange
-    from .queue import Queue
+from .exchange import Exchange, State
+from .routing import Routed
 
 log = logging.getLogger(__name__)
 
@@ -29,16 +25,17 @@ class CustomRouting:
 
     Args:
         config: cloudpickle of a `RequestRouterConfig`.
+        node: id of this node, in hex.
     """
 
-    def __init__(self, queue: Queue, config: bytes) -> None:
+    def __init__(self, queue: Routed, config: bytes, node: str) -> None:
         self._queue = queue
         self._running: dict[str, RunningReplica] = {}
         chosen = pickle.loads(config)
         cls = chosen.get_request_router_class()
         self._router: RequestRouter = cls(
-            deployment_id=DeploymentID(queue.deployment, queue.app),
-            self_node_id=queue.caller.node,
+            deployment_id=queue.deployment_id,
+            self_node_id=node,
             prefer_local_node_routing=True,
             initial_backoff_s=chosen.initial_backoff_s,
             backoff_multiplier=chosen.backoff_multiplier,
@@ -54,7 +51,7 @@ class CustomRouting:
     def wait(self, exchange: Exchange) -> None:
         """Asks the router until the request is sent."""
         if not self._is_closed:
-            self._queue.caller.spawn(self._route(exchange))
+            self._queue.spawn(self._route(exchange))
 
     def replicas_changed(self) -> None:
         """Tells the router which replicas take requests, and what they have told."""

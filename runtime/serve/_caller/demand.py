@@ -5,19 +5,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import runtime
 from runtime._extension.objects import ignore_errors
-from runtime.serve._core.published import CONTROLLER, NAMESPACE, Demand
-
-if TYPE_CHECKING:
-    from .queue import Queue
+from runtime.serve._core.published import CONTROLLER, NAMESPACE, Demand, Targets
 
 log = logging.getLogger(__name__)
 
 PERIOD_S = 0.1
 Tell = Callable[[Demand], None]
+
+
+class Demanding(Protocol):
+    """A queue, as far as it matters here."""
+
+    @property
+    def app(self) -> str:
+        """The application."""
+
+    @property
+    def deployment(self) -> str:
+        """The deployment."""
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait."""
+
+    @property
+    def targets(self) -> Targets | None:
+        """What the controller said last."""
 
 
 class DemandReporter:
@@ -32,12 +49,12 @@ class DemandReporter:
         self._loop = loop
         self._caller = caller
         self._tell = tell
-        self._queues: dict[tuple[str, str], Queue] = {}
+        self._queues: dict[tuple[str, str], Demanding] = {}
         self._told: dict[tuple[str, str], int] = {}
         self._timer: asyncio.Handle | None = None
         self._last_s = -PERIOD_S
 
-    def changed(self, queue: Queue) -> None:
+    def changed(self, queue: Demanding) -> None:
         """Another number of requests may wait in a queue."""
         self._queues[queue.app, queue.deployment] = queue
         if self._timer is None:

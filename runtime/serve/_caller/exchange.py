@@ -6,10 +6,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from runtime._extension.objects import value_of
 from runtime.object_ref import ObjectRef
+from runtime.serve._core.published import Target
 from runtime.serve._wire import values
 from runtime.serve._wire.messages import (
     WINDOW_BYTES,
@@ -21,14 +22,11 @@ from runtime.serve._wire.messages import (
     Failure,
     Http,
     Item,
+    Message,
     Result,
     Start,
     Window,
 )
-
-if TYPE_CHECKING:
-    from .link import Link
-    from .queue import Queue
 
 Answer: TypeAlias = Result | Failure | Item | End | Start | Chunk | Event
 Sink: TypeAlias = Callable[[Answer | BaseException], None]
@@ -36,6 +34,28 @@ Sink: TypeAlias = Callable[[Answer | BaseException], None]
 
 TELL_BYTES = WINDOW_BYTES // 4
 """After so many used bytes the sender is told of them."""
+
+
+class Waiting(Protocol):
+    """Where requests wait, as they see it."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of all that belongs to it."""
+
+    def forget(self, exchange: Exchange) -> None:
+        """A request does not wait any more."""
+
+
+class Sender(Protocol):
+    """The connection to the replica that a request is at."""
+
+    @property
+    def target(self) -> Target:
+        """The replica."""
+
+    def send(self, message: Message) -> None:
+        """Sends a message; nothing after a loss."""
 
 
 class State(Enum):
@@ -84,7 +104,7 @@ class Exchange:
 
     def __init__(
         self,
-        queue: Queue,
+        queue: Waiting,
         message: Call | Http,
         sink: Sink | None = None,
         arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {}),
@@ -95,7 +115,7 @@ class Exchange:
         self.arguments = arguments
         self.allowed = allowed
         self.state = State.WAITING
-        self.link: Link | None = None
+        self.link: Sender | None = None
         self.number = 0
         self.refusals = 0
         self.kept: ObjectRef | None = None
@@ -201,7 +221,7 @@ class Exchange:
         """Whether another replica can get the request, if none has begun with it."""
         return self.state is State.SENT and not self._chunks_sent
 
-    def sent(self, link: Link, number: int) -> None:
+    def sent(self, link: Sender, number: int) -> None:
         """It is on its way."""
         self.link, self.number = link, number
         self.state = State.SENT

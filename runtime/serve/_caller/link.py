@@ -7,12 +7,13 @@ import itertools
 import logging
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import msgspec
 
 from runtime.exceptions import ActorDeath, ActorDiedError
 from runtime.serve._core.published import Target
+from runtime.serve._core.slots import Borrower
 from runtime.serve._wire.connection import Connection
 from runtime.serve._wire.messages import (
     VERSION,
@@ -37,9 +38,6 @@ from runtime.serve.exceptions import ReplicaUnavailableError
 
 from .exchange import Exchange
 
-if TYPE_CHECKING:
-    from .queue import Queue
-
 log = logging.getLogger(__name__)
 
 FIRST_RETRY_S = 0.05
@@ -50,12 +48,48 @@ MOST_REFUSALS = 20
 """So often a request is sent elsewhere before it fails."""
 
 
-class Link:
-    """Connects, and connects again after a loss until the replica is retired. Belongs to the caller's loop."""
+class Lines(Protocol):
+    """The queue that a link works for."""
 
-    def __init__(self, queue: Queue, target: Target) -> None:
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of all that belongs to it."""
+
+    @property
+    def borrower(self) -> Borrower[Exchange]:
+        """The slots of all replicas, and the requests that wait."""
+
+    def connected(self, link: Link) -> None:
+        """A replica can be asked for slots."""
+
+    def lost(self, link: Link) -> None:
+        """A replica cannot be reached."""
+
+    def described(self, link: Link) -> None:
+        """A replica has told which models it has, or its statistics."""
+
+    def send_elsewhere(self, exchange: Exchange) -> None:
+        """The replica did not begin with a request."""
+
+    def tell_wants_soon(self) -> None:
+        """Another number of slots may be wanted."""
+
+    def served(self) -> None:
+        """Requests wait no more."""
+
+
+class Link:
+    """Connects, and connects again after a loss until the replica is retired. Belongs to the caller's loop.
+
+    Args:
+        caller: names this process to the replica.
+        node: id of this node, in hex.
+    """
+
+    def __init__(self, queue: Lines, target: Target, caller: str, node: str) -> None:
         self.target = target
-        self.is_near = target.node == queue.caller.node
+        self.is_near = target.node == node
+        self._caller = caller
         self.models: frozenset[str] = frozenset()
         self.statistics: dict[str, Any] = {}
         self._queue = queue
@@ -82,6 +116,11 @@ class Link:
         }
 
     # ------------------------------------------------------------ for the queue and exchanges
+
+    @property
+    def is_retired(self) -> bool:
+        """Whether it takes no new requests."""
+        return self._is_retired
 
     async def run(self) -> None:
         """Keeps the connection until the replica is retired."""
@@ -121,6 +160,11 @@ class Link:
             self.send(Return(slots))
         self._close_if_unused()
 
+    def restore(self) -> None:
+        """Takes requests again: the controller lists the replica after all."""
+        self._is_retired = False
+        self._queue.borrower.restore(self.target.replica)
+
     def close(self) -> None:
         """Ends the connection now. Its requests fail."""
         self._is_retired = True
@@ -145,7 +189,7 @@ class Link:
             async with asyncio.timeout(CONNECT_S):
                 await loop.sock_connect(sock, address)
                 _, self._connection = await loop.create_connection(self._protocol, sock=sock)
-                self._connection.send(Hello(VERSION, target.token, self._queue.caller.name))
+                self._connection.send(Hello(VERSION, target.token, self._caller))
                 await self._welcome
         except BaseException:
             if self._connection is not None:
@@ -255,9 +299,10 @@ class Link:
         if self._welcome is not None and not self._welcome.done():
             # Slots and grants may follow in the same packet: the borrower must know the replica before.
             self._queue.borrower.add(self.target.replica, self.is_near, message.slots)
+            self._welcome.set_result(None)
             if self._is_retired:
                 self._queue.borrower.retire(self.target.replica)
-            self._welcome.set_result(None)
+                self._close_if_unused()
 
     def _models(self, message: Models) -> None:
         self.models = frozenset(message.ids)

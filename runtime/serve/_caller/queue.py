@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from runtime.serve._core.published import Targets, load_targets
 from runtime.serve._core.slots import Borrower
@@ -13,18 +14,43 @@ from runtime.serve._wire.messages import Call, Http, Want
 from runtime.serve.context import DeploymentID
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
+from .demand import DemandReporter
 from .exchange import Exchange, State
 from .link import Link
-from .routing import Routing, routing_of
+from .routing import ByModel, Routing
 
-if TYPE_CHECKING:
-    from .caller import Caller
+
+class Host(Protocol):
+    """The caller that a queue belongs to."""
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Its loop."""
+
+    @property
+    def node(self) -> str:
+        """Id of this node, in hex."""
+
+    @property
+    def name(self) -> str:
+        """Names this process."""
+
+    @property
+    def demand(self) -> DemandReporter:
+        """Tells the controller how many requests wait."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it takes no calls any more."""
+
+    def spawn(self, work: Coroutine[Any, Any, None], ended: Callable[[], object] | None = None) -> None:
+        """Runs a coroutine until it ends or the caller is closed."""
 
 
 class Queue:
     """Belongs to the caller's loop. Get it by `Caller.queue`."""
 
-    def __init__(self, caller: Caller, app: str, deployment: str) -> None:
+    def __init__(self, caller: Host, app: str, deployment: str) -> None:
         self.caller = caller
         self.loop = caller.loop
         self.app, self.deployment = app, deployment
@@ -33,7 +59,7 @@ class Queue:
         self.borrower: Borrower[Exchange] = Borrower(random.Random())
         self.links: dict[str, Link] = {}
         """Of all replicas that take requests, and of those that still answer some."""
-        self._routing: Routing = routing_of(self, b"")
+        self._routing: Routing = ByModel(self)
         self._will_tell = False
 
     @property
@@ -152,6 +178,17 @@ class Queue:
         reason = targets.message or ("it was deleted" if targets.state == "gone" else "it failed to deploy")
         return DeploymentUnavailableError(self.deployment_id, reason)
 
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """See `Caller.spawn`."""
+        self.caller.spawn(work)
+
+    def _routing_of(self, config: bytes) -> Routing:
+        if not config:
+            return ByModel(self)
+        from .custom_routing import CustomRouting  # few deployments have one
+
+        return CustomRouting(self, config, self.caller.node)
+
     # ------------------------------------------------------------ replicas
 
     def published(self, value: bytes | None) -> None:
@@ -167,17 +204,20 @@ class Queue:
         self.targets = targets
         if targets.router != (before.router if before is not None else b""):
             self._routing.close()
-            self._routing = routing_of(self, targets.router)
+            self._routing = self._routing_of(targets.router)
         listed = {target.replica: target for target in targets.replicas}
         for replica, link in list(self.links.items()):
             if replica not in listed:
                 link.retire()
         for replica, target in listed.items():
-            if replica not in self.links:
-                link = self.links[replica] = Link(self, target)
+            known = self.links.get(replica)
+            if known is None:
+                link = self.links[replica] = Link(self, target, self.caller.name, self.caller.node)
                 self.caller.spawn(link.run(), partial(self.links.pop, replica, None))
             else:
                 self.borrower.resize(replica, target.slots)
+                if known.is_retired:
+                    known.restore()
         self._routing.replicas_changed()
         if targets.state != "running":
             for exchange in self.borrower.clear():

@@ -6,15 +6,15 @@ replicas that have loaded it, then for those with the fewest models. A custom ro
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
 
-if TYPE_CHECKING:
-    from .exchange import Exchange
-    from .queue import Queue
+from runtime.serve._core.slots import Borrower
+from runtime.serve.context import DeploymentID
 
-log = logging.getLogger(__name__)
+from .exchange import Exchange
+from .link import Link
 
 MATCHING_S = 1.0
 """How long a request waits for the replicas that have loaded its model, and then for those with the fewest."""
@@ -36,23 +36,38 @@ class Routing(Protocol):
         """Decides nothing any more. Requests that wait may go everywhere."""
 
 
-def routing_of(queue: Queue, config: bytes) -> Routing:
-    """The routing of a deployment.
+class Routed(Protocol):
+    """The queue whose requests are routed."""
 
-    Args:
-        config: cloudpickle of its `RequestRouterConfig`, or b"".
-    """
-    if not config:
-        return ByModel(queue)
-    from .custom_routing import CustomRouting  # few deployments have one
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of all that belongs to it."""
 
-    return CustomRouting(queue, config)
+    @property
+    def borrower(self) -> Borrower[Exchange]:
+        """The slots of all replicas, and the requests that wait."""
+
+    @property
+    def deployment_id(self) -> DeploymentID:
+        """The deployment."""
+
+    def live_links(self) -> list[Link]:
+        """Of the replicas that take requests."""
+
+    def allow(self, exchange: Exchange, allowed: frozenset[str] | None) -> None:
+        """A request that waits may go to these replicas; None for all."""
+
+    def forget(self, exchange: Exchange) -> None:
+        """A request does not wait any more."""
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Runs a coroutine until it ends or the caller is closed."""
 
 
 class ByModel:
     """The default."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: Routed) -> None:
         self._queue = queue
 
     def allowed(self, exchange: Exchange) -> frozenset[str] | None:

@@ -15,8 +15,16 @@ from typing import Any
 
 import msgspec
 
+import runtime
 from runtime._controllers.loop import Loop
 from runtime._private.state import available_resources_per_node
+from runtime.serve._controller.building import (
+    announced,
+    built_in_task,
+    keep_config,
+    kept_config,
+    read_config,
+)
 from runtime.serve._controller.engine import ServeEngine, forget_everything, recovered
 from runtime.serve._core import requests
 from runtime.serve._core.controller import ServeController
@@ -53,7 +61,11 @@ class ServeControllerActor:
         )
         engine = ServeEngine(options.preload)
         self._loop = Loop(ServeController(world, recovered()), engine, "serve controller", STALL_S)
+        self._building: asyncio.Future[None] | None = None
         threading.Thread(target=self._run, name="serve controller", daemon=True).start()
+        if kept_config() is not None:
+            me = runtime.get_runtime_context().current_actor
+            me.resume.remote()  # runs on the event loop, which does not turn yet
 
     def _run(self) -> None:
         try:
@@ -80,19 +92,49 @@ class ServeControllerActor:
         await self._ask(requests.Deploy(list(specs), waits))
 
     async def deploy_config(self, config: dict[str, Any]) -> None:
-        """Deploys what a configuration says (`runtime.serve.schema`): its import paths are built in tasks."""
-        from runtime.serve._operations.building import build_config
+        """Deploys what a configuration says, with the names of Ray's YAML files: its applications are built in tasks.
+        Returns once it is accepted; declared applications that it does not name are deleted.
 
-        start, specs = await build_config(config)
-        listed = {spec.name for spec in specs}
+        Raises:
+            ValueError: it cannot be meant.
+            Refused: it contradicts what is deployed.
+        """
+        start, declared = read_config(config)
+        names = {each["name"] for each in declared}
+        self._loop.request(start)
+        await self._ask(requests.Announce([announced(each) for each in declared]))
+        await asyncio.to_thread(keep_config, config)
         details = await self.details()
         others = [
             name
             for name, app in details["applications"].items()
-            if app["source"] == "declarative" and name not in listed
+            if app["source"] == "declarative" and name not in names
         ]
-        await self.deploy(specs, start, waits=False)
         await self.delete(others, waits=False)
+        if self._building is not None:
+            self._building.cancel()
+        self._building = asyncio.ensure_future(self._build_all(declared))
+
+    async def _build_all(self, declared: Sequence[dict[str, Any]]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for each in declared:
+                group.create_task(self._build(each))
+        await asyncio.to_thread(keep_config, None)
+
+    async def _build(self, declared: dict[str, Any]) -> None:
+        try:
+            spec = await built_in_task(declared)
+        except Exception as error:
+            message = f"The application could not be built from {declared['import_path']}: {error}"
+            await self._ask(requests.Spoil(declared["name"], message))
+        else:
+            await self.deploy([spec], waits=False)
+
+    async def resume(self) -> None:
+        """Goes on with a configuration that a former life of the controller has not finished."""
+        config = await asyncio.to_thread(kept_config)
+        if config is not None:
+            await self.deploy_config(config)
 
     async def delete(self, names: Sequence[str], waits: bool = True) -> None:
         """See `requests.Delete`."""

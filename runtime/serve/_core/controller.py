@@ -28,8 +28,9 @@ from runtime._controllers.controller import (
     Watch,
 )
 from runtime._extension.news import NodeChanged
-from runtime.serve._core import requests, view
-from runtime.serve._core.application import ApplicationInput, ApplicationState
+from runtime.serve._core import requests, view, waiting
+from runtime.serve._core.application import ApplicationInput
+from runtime.serve._core.apps import App, Kept
 from runtime.serve._core.effects import Adopt, Put
 from runtime.serve._core.fleet import Fleet
 from runtime.serve._core.ingresses import Ingresses, Recovered
@@ -45,7 +46,7 @@ from runtime.serve._core.published import (
     targets_key,
 )
 from runtime.serve._core.replica import Replica, ReplicaRecord
-from runtime.serve._core.specs import ApplicationSpec, DeploymentSpec
+from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve._core.states import ApplicationStatus, ReplicaState
 from runtime.serve._core.world import World
 
@@ -59,43 +60,6 @@ class DeployFailed(Exception):
 
 class Refused(Exception):
     """A request cannot be meant. The message has the reason."""
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """What the control store keeps of an application."""
-
-    spec: ApplicationSpec
-    deployed_s: float
-    leaves: bool
-    leaving: list[DeploymentSpec] = []
-
-
-class App:
-    """One application. `fleets` has its deployments; `leaving` those that its last version has not any more."""
-
-    def __init__(self, spec: ApplicationSpec, deployed_s: float) -> None:
-        self.spec = spec
-        self.deployed_s = deployed_s
-        self.state = ApplicationState(spec.name)
-        self.fleets: dict[str, Fleet] = {}
-        self.leaving: dict[str, Fleet] = {}
-
-    @property
-    def all_fleets(self) -> list[Fleet]:
-        return [*self.fleets.values(), *self.leaving.values()]
-
-    @property
-    def key(self) -> bytes:
-        return f"app\0{self.spec.name}".encode()
-
-    @property
-    def leaves(self) -> bool:
-        return self.state.status is ApplicationStatus.DELETING
-
-    def keep(self) -> Put:
-        """For the control store."""
-        leaving = [fleet.spec for fleet in self.leaving.values()]
-        return Put(self.key, pickle.dumps(Kept(self.spec, self.deployed_s, self.leaves, leaving)))
 
 
 class ServeController:
@@ -127,7 +91,7 @@ class ServeController:
         waits = self.ingresses.waiting_for()
         for app in self.apps.values():
             for fleet in app.all_fleets:
-                waits += fleet.waiting_for()
+                waits += waiting.waits(fleet.replicas.values())
         return waits
 
     # ------------------------------------------------------------ events
@@ -227,7 +191,7 @@ class ServeController:
                         effects += fleet.waited(caller, count, now)
                 return effects
             case requests.Look():
-                return [Reply(number, view.details(self, now))]
+                return [Reply(number, view.details(self.apps, self.ingresses, self.world, now))]
             case requests.Find(name, deployment):
                 return [Reply(number, self._name_of(name, deployment))]
             case requests.Configure(http, grpc, location):
@@ -237,6 +201,13 @@ class ServeController:
                 if error:
                     return [Reply(number, error=Refused(error))]
                 effects = [effect for spec in specs for effect in self._deploy(spec, now)]
+            case requests.Announce(specs):
+                error = self._conflict(specs)
+                if error:
+                    return [Reply(number, error=Refused(error))]
+                return [Reply(number), *(effect for spec in specs for effect in self._announce(spec, now))]
+            case requests.Spoil(name, message):
+                return [Reply(number), *self._spoil(name, message, now)]
             case requests.Delete(names):
                 effects = [effect for name in names for effect in self._delete(name, now)]
             case requests.SetReplicas(app, deployment, count):
@@ -285,7 +256,7 @@ class ServeController:
         app = self.apps.get(spec.name)
         if app is None:
             app = self.apps[spec.name] = App(spec, self.world.wall_s(now))
-        app.spec, app.deployed_s = spec, self.world.wall_s(now)
+        app.spec, app.deployed_s, app.is_being_built = spec, self.world.wall_s(now), False
         app.state.step(ApplicationInput.DEPLOY, now)
         effects: list[Effect] = []
         known = {**app.fleets, **app.leaving}
@@ -301,6 +272,22 @@ class ServeController:
             self._touch(fleet)
         app.fleets, app.leaving = fleets, known
         return [app.keep(), *effects]
+
+    def _announce(self, spec: ApplicationSpec, now: float) -> list[Effect]:
+        """It is being built elsewhere. What is there of it goes on."""
+        app = self.apps.get(spec.name)
+        if app is None:
+            app = self.apps[spec.name] = App(spec, self.world.wall_s(now))
+        app.is_being_built = True
+        app.state.step(ApplicationInput.DEPLOY, now, "The application is being built.")
+        return [app.keep()]
+
+    def _spoil(self, name: str, message: str, now: float) -> list[Effect]:
+        """It could not be built."""
+        app = self.apps.get(name)
+        if app is not None and app.is_being_built and not app.leaves:
+            app.state.step(ApplicationInput.FAILS, now, message)
+        return []
 
     def _after_tombstone(self, fleet: Fleet) -> list[Effect]:
         """Versions of what callers follow go on growing if a deployment of the name was there before."""
@@ -355,7 +342,8 @@ class ServeController:
         return effects
 
     def _settle_app(self, app: App, now: float) -> list[Effect]:
-        app.state.follow({name: fleet.state for name, fleet in app.fleets.items()}, now)
+        if not app.is_being_built:
+            app.state.follow({name: fleet.state for name, fleet in app.fleets.items()}, now)
         effects: list[Effect] = []
         if app.state.status is ApplicationStatus.RUNNING and app.leaving:
             for fleet in app.leaving.values():
@@ -386,9 +374,9 @@ class ServeController:
         routes = []
         apps = {}
         for name, app in sorted(self.apps.items()):
-            if app.leaves:
+            ingress = app.fleets.get(app.spec.ingress)
+            if app.leaves or ingress is None:
                 continue
-            ingress = app.fleets[app.spec.ingress]
             apps[name] = app.spec.ingress
             if app.spec.route_prefix is not None:
                 routes.append(

@@ -22,12 +22,11 @@ from runtime._controllers.controller import (
     ResultOf,
     Sleep,
     Store,
-    Wait,
 )
-from runtime.serve._core import rollout
+from runtime.serve._core import creation, rollout, waiting
 from runtime.serve._core.autoscale import Scaler
 from runtime.serve._core.deployment import DeploymentInput, DeploymentState
-from runtime.serve._core.effects import CreateDetached, Put, RemoveGroup
+from runtime.serve._core.effects import Put, RemoveGroup
 from runtime.serve._core.published import Load, Targets, dump, targets_key
 from runtime.serve._core.replica import Replica, ReplicaInput, ReplicaRecord, digest
 from runtime.serve._core.scaling import scaler_of
@@ -45,8 +44,6 @@ ROOM_S = 1.0
 """After so long without a process for a new replica it is looked whether old ones hold its resources."""
 KILL_S = 5.0
 """A replica that has not drained so long after its time is killed."""
-SLOW_S = 30.0
-"""A replica that starts for longer is mentioned in the status."""
 LARGE_BYTES = 100_000
 """Code and arguments above this size are stored once for all replicas."""
 
@@ -300,7 +297,7 @@ class Fleet:
                     world.resources(),
                     Counter(each.node for each in self.replicas.values()),
                     options.max_replicas_per_node,
-                    self._demand(),
+                    creation.demand(options),
                 )
                 if found is None:
                     break
@@ -320,16 +317,14 @@ class Fleet:
             effects += [
                 Put(record.key, pickle.dumps(record)),
                 *self._store_spec(),
-                CreateDetached(
-                    replica.key,
-                    record.actor_name,
+                creation.create(
+                    replica,
+                    self.spec,
+                    self._spec_argument(),
+                    self._env,
                     world.replica_class,
-                    [record.id, record.token, self.app, self._spec_argument(), rank, self._session()],
-                    self._actor_options(),
+                    self._session(),
                     node,
-                    options.placement_group_bundles or (),
-                    options.placement_group_strategy or "PACK",
-                    options.placement_group_bundle_label_selector or (),
                 ),
                 Call(("start", record.id), replica.key, "start", fetch=True),
             ]
@@ -350,38 +345,6 @@ class Fleet:
 
     def _session(self) -> dict[str, Any]:
         return {"scales": self.scaler is not None}
-
-    def _actor_options(self) -> dict[str, Any]:
-        options = dict(self.spec.options.ray_actor_options)
-        own = dict(options.get("runtime_env") or {})
-        env = {**self._env, **own}
-        if "env_vars" in self._env and "env_vars" in own:
-            env["env_vars"] = {**self._env["env_vars"], **own["env_vars"]}
-        options["runtime_env"] = env
-        options.setdefault("num_cpus", 1)
-        return options
-
-    def _demand(self) -> dict[str, float]:
-        options = self.spec.options.ray_actor_options
-        named = {
-            "CPU": options.get("num_cpus", 1),
-            "GPU": options.get("num_gpus"),
-            "memory": options.get("memory"),
-        }
-        wanted = {**named, **(options.get("resources") or {})}
-        return {name: float(amount) for name, amount in wanted.items() if amount}
-
-    @property
-    def demand(self) -> dict[str, float]:
-        """What a replica reserves."""
-        bundles = self.spec.options.placement_group_bundles
-        if not bundles:
-            return self._demand()
-        total: dict[str, float] = {}
-        for bundle in bundles:
-            for name, amount in bundle.items():
-                total[name] = total.get(name, 0.0) + amount
-        return total
 
     def _update(self, replica: Replica, now: float) -> list[Effect]:
         replica.step(ReplicaInput.UPDATE, now)
@@ -426,7 +389,9 @@ class Fleet:
         if not self._stuck():
             self._looks_for_room = False
             return []
-        return [Perform(("fits", self.app, self.name), self._world.fits, [self.demand])]
+        return [
+            Perform(("fits", self.app, self.name), self._world.fits, [creation.reserved(self.spec.options)])
+        ]
 
     def room_known(self, fits: bool) -> None:
         """Whether one more has room somewhere."""
@@ -630,33 +595,4 @@ class Fleet:
 
     def message(self, now: float) -> str:
         """Of the status: what it waits for, if that takes long."""
-        if self.state.message:
-            return self.state.message
-        slow = [
-            each
-            for each in self.replicas.values()
-            if each.state is ReplicaState.STARTING and now - each.since_s >= SLOW_S
-        ]
-        unplaced = sum(not each.is_up for each in slow)
-        parts = []
-        if unplaced:
-            parts.append(
-                f"{unplaced} replicas wait for a process for more than {SLOW_S:g} s: each needs {self.demand}."
-            )
-        if len(slow) > unplaced:
-            parts.append(f"The constructors of {len(slow) - unplaced} replicas take more than {SLOW_S:g} s.")
-        return " ".join(parts)
-
-    def waiting_for(self) -> list[Wait]:
-        """See `Controller.waiting_for`."""
-        words = {
-            ReplicaState.STARTING: "to start",
-            ReplicaState.UPDATING: "to take its options",
-            ReplicaState.RECOVERING: "to answer the restarted controller",
-            ReplicaState.STOPPING: "to stop",
-        }
-        return [
-            Wait(each.key, f"replica {each.id} {words[each.state]}", each.since_s)
-            for each in self.replicas.values()
-            if each.state in words
-        ]
+        return self.state.message or waiting.slow(self.replicas.values(), self.spec.options, now)

@@ -16,6 +16,19 @@ class Deploy(msgspec.Struct, frozen=True):
     waits: bool = True
 
 
+class Announce(msgspec.Struct, frozen=True):
+    """These applications are being built: they have no deployments yet. `Deploy` or `Spoil` follows for each."""
+
+    specs: list[ApplicationSpec]
+
+
+class Spoil(msgspec.Struct, frozen=True):
+    """An announced application could not be built."""
+
+    name: str
+    message: str
+
+
 class Delete(msgspec.Struct, frozen=True):
     """Answered once these applications are gone, or deployed again; at once without `waits`."""
 

@@ -325,6 +325,13 @@ class Borrower(Generic[Request]):
         self._live -= 1
         return self._empty(replica, loan)
 
+    def restore(self, replica: str) -> None:
+        """A retired replica takes new requests again."""
+        loan = self._loans.get(replica)
+        if loan is not None and loan.retired:
+            loan.retired = False
+            self._live += 1
+
     def lost(self, replica: str) -> None:
         """A replica is disconnected, and with it what runs there."""
         loan = self._loans.get(replica)

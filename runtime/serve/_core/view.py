@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
+from runtime.serve._core.apps import App
+from runtime.serve._core.creation import reserved
 from runtime.serve._core.fleet import Fleet
-from runtime.serve._core.ingresses import Ingress
+from runtime.serve._core.ingresses import Ingress, Ingresses
 from runtime.serve._core.replica import Replica
+from runtime.serve._core.world import World
 from runtime.serve.config import ProxyLocation
 
-if TYPE_CHECKING:
-    from runtime.serve._core.controller import App, ServeController
 
-
-def details(controller: ServeController, now: float) -> dict[str, Any]:
+def details(apps: Mapping[str, App], ingresses: Ingresses, world: World, now: float) -> dict[str, Any]:
     """What `GET /api/serve/applications/` shows."""
-    options = controller.ingresses.options
+    options = ingresses.options
     http, grpc, location = options if options is not None else ({}, {}, ProxyLocation.EveryNode.value)
     return {
         "controller_info": {},
         "proxy_location": location,
         "http_options": http,
         "grpc_options": grpc,
-        "proxies": {
-            node: _ingress(controller, ingress) for node, ingress in controller.ingresses.by_node.items()
-        },
-        "applications": {name: _app(controller, app, now) for name, app in controller.apps.items()},
+        "proxies": {node: _ingress(world, ingress) for node, ingress in ingresses.by_node.items()},
+        "applications": {name: _app(world, app, now) for name, app in apps.items()},
         "target_capacity": None,
     }
 
 
-def _ingress(controller: ServeController, ingress: Ingress) -> dict[str, Any]:
-    node = controller.world.nodes.get(ingress.node)
+def _ingress(world: World, ingress: Ingress) -> dict[str, Any]:
+    node = world.nodes.get(ingress.node)
     return {
         "node_id": ingress.node,
         "node_ip": node.host if node is not None else None,
@@ -46,7 +45,7 @@ def _ingress(controller: ServeController, ingress: Ingress) -> dict[str, Any]:
     }
 
 
-def _app(controller: ServeController, app: App, now: float) -> dict[str, Any]:
+def _app(world: World, app: App, now: float) -> dict[str, Any]:
     ingress = app.fleets.get(app.spec.ingress)
     return {
         "name": app.spec.name,
@@ -59,11 +58,11 @@ def _app(controller: ServeController, app: App, now: float) -> dict[str, Any]:
         "source": app.spec.source,
         "external_scaler_enabled": app.spec.external_scaler,
         "ingress": app.spec.ingress,
-        "deployments": {fleet.name: _deployment(controller, fleet, now) for fleet in app.all_fleets},
+        "deployments": {fleet.name: _deployment(world, fleet, now) for fleet in app.all_fleets},
     }
 
 
-def _deployment(controller: ServeController, fleet: Fleet, now: float) -> dict[str, Any]:
+def _deployment(world: World, fleet: Fleet, now: float) -> dict[str, Any]:
     options = fleet.spec.options
     shown = msgspec.structs.asdict(options)
     for private in ("router", "scaling_policy", "backpressure", "autoscaling"):
@@ -76,16 +75,16 @@ def _deployment(controller: ServeController, fleet: Fleet, now: float) -> dict[s
         "code": fleet.spec.code_name,
         "deployment_config": {"name": fleet.name, **shown, "autoscaling_config": options.autoscaling},
         "target_num_replicas": fleet.wanted,
-        "required_resources": fleet.demand,
+        "required_resources": reserved(options),
         "queued_requests": fleet.scaler.history.last.queued if fleet.scaler is not None else None,
         "ongoing_requests": fleet.scaler.history.last.running if fleet.scaler is not None else None,
-        "replicas": [_replica(controller, replica) for replica in fleet.replicas.values()],
+        "replicas": [_replica(world, replica) for replica in fleet.replicas.values()],
     }
 
 
-def _replica(controller: ServeController, replica: Replica) -> dict[str, Any]:
+def _replica(world: World, replica: Replica) -> dict[str, Any]:
     ready = replica.record.ready
-    node = controller.world.nodes.get(replica.node)
+    node = world.nodes.get(replica.node)
     return {
         "replica_id": replica.id,
         "state": replica.state.value,

@@ -43,8 +43,7 @@ class Ingress:
     which share its ports, do as it does and end with it.
 
     A restarted one begins again by itself, on the ports that it had. An event loop on a thread of its own does all the
-    work; the methods are for the threads of the engine, `drain` and `check_health` at the same time, so the actor needs
-    a max_concurrency of at least 2.
+    work; the methods run on threads of the engine.
 
     Args:
         node_id: of its node, in hex.

@@ -226,7 +226,7 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
             users = error.context or users
             if users.code():
                 code, details = users.code(), users.details() or details
-        if code is grpc.StatusCode.INTERNAL:
+        elif code is grpc.StatusCode.INTERNAL:  # what a method raises, its replica logs
             logger.warning("A gRPC request failed.", exc_info=error)
         await context.abort(code, _shortened(details), tuple(users.trailing_metadata()))
 

@@ -49,6 +49,7 @@ class HttpConnection(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         self._refusal = 400
+        self._linger: asyncio.TimerHandle | None = None
         self._is_deaf = False
 
     @property
@@ -77,6 +78,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        for timer in (self.timeout_keep_alive_task, self._linger):  # uvicorn keeps its own after an error
+            if timer is not None:
+                timer.cancel()
         self._tell_gone()
         self._earlier.clear()
         self.app_state = {}
@@ -91,6 +95,11 @@ class HttpConnection(HttpToolsProtocol):
         if self._in_head and self._head_bytes > MAX_HEAD_BYTES and not self._is_deaf:
             self._refuse(431, _TOO_LARGE)
 
+    def handle_websocket_upgrade(self) -> None:
+        super().handle_websocket_upgrade()
+        self.app_state = {}
+        self.parser = None  # type: ignore[assignment]  # as uvicorn does when a connection is lost
+
     # ------------------------------------------------------------ for the parser
 
     def on_headers_complete(self) -> None:
@@ -99,12 +108,16 @@ class HttpConnection(HttpToolsProtocol):
             if size > MAX_HEAD_BYTES:
                 self._refusal = 431
                 raise ValueError(_TOO_LARGE)
-        if self.parser.should_upgrade() and not self._should_upgrade() and self._has_body():
-            # The parser takes what follows for the other protocol: the body would be lost.
-            raise ValueError(_UPGRADE)
         before = self.cycle
+        if self.parser.should_upgrade():
+            if self._should_upgrade():
+                if before is not None and not before.response_complete:
+                    raise ValueError(_UPGRADE)  # its response would be written among the frames
+            elif self._has_body():
+                # The parser takes what follows for the other protocol: the body would be lost.
+                raise ValueError(_UPGRADE)
         super().on_headers_complete()
-        if before is not None and not before.response_complete:
+        if before is not None and before is not self.cycle and not before.response_complete:
             self._earlier.append(before)
         self.waits_since = None
         self._in_head = False
@@ -176,6 +189,6 @@ class HttpConnection(HttpToolsProtocol):
         if self.transport.can_write_eof():
             self.transport.write_eof()
             self.flow.resume_reading()
-            self.loop.call_later(LINGER_S, self.transport.close)
+            self._linger = self.loop.call_later(LINGER_S, self.transport.close)
         else:
             self.transport.close()

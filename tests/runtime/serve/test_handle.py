@@ -335,6 +335,8 @@ def test_options_make_a_copy(calls):
         calls.handle.options(request_serialization="xml")
     with pytest.raises(TypeError):
         calls.handle.options(unknown=1)
+    with pytest.raises(NotImplementedError, match="RequestRouter"):
+        calls.handle.choose_replica()
     with pytest.warns(UserWarning, match="_prefer_local_routing"):
         calls.handle.options(_prefer_local_routing=True)
 

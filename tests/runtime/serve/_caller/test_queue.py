@@ -226,6 +226,21 @@ async def test_an_update_fails_no_request(site):
 
 
 @on_a_site
+async def test_a_replica_that_is_listed_again_is_used_again(site):
+    replica = await site.add(slots=2)
+    running = await site.queue.begin(call("wait"))
+    await until(lambda: replica.begun)
+    site.replicas.remove(replica)
+    site.publish()
+    await until(lambda: not site.queue.borrower.replicas)
+    site.replicas.append(replica)
+    site.publish()
+    assert await ask(site, "who") == replica.name
+    replica.code.gate.set()
+    assert await value(running) == replica.name
+
+
+@on_a_site
 async def test_a_wrong_token_reaches_nobody(site):
     replica = StandIn()
     target = await replica.start()

@@ -123,8 +123,8 @@ def test_a_constructor_that_raises_fails_the_deployment_with_its_traceback(
 def test_a_bad_update_leaves_the_replicas_that_have_not_taken_it(controller: Any) -> None:
     deploy(controller, "app", 1, MODEL.options(num_replicas=3))
     before = pids(controller, "app")
+    bad = MODEL.options(num_replicas=3, user_config={"bad": True}, max_constructor_retry_count=2)
     with pytest.raises(DeployFailed, match="such a configuration is not known"):
-        bad = MODEL.options(num_replicas=3, user_config={"bad": True}, max_constructor_retry_count=2)
         deploy(controller, "app", 1, bad)
     left = pids(controller, "app")
     assert len(left) == 2
@@ -224,3 +224,38 @@ def kv(key: bytes) -> bytes:
     value = _internal_kv_get(key, namespace=NAMESPACE)
     assert value is not None
     return value
+
+
+def declared(args: dict[str, str]) -> Any:
+    if args.get("fails"):
+        raise ValueError("it cannot be made")
+    return MODEL.bind(int(args["version"]))
+
+
+def test_a_configuration_is_built_in_tasks(controller: Any) -> None:
+    path = __name__
+    config = {
+        "applications": [
+            {
+                "name": "a",
+                "route_prefix": "/a",
+                "import_path": f"{path}:declared",
+                "args": {"version": "2"},
+                "deployments": [{"name": "Model", "num_replicas": 2}],
+            },
+            {"name": "b", "route_prefix": "/b", "import_path": f"{path}:declared", "args": {"fails": "yes"}},
+        ]
+    }
+    runtime.get(controller.deploy_config.remote(config), timeout=30)
+    runtime.get(controller.wait_for.remote(["a"], ["RUNNING"], 30), timeout=40)
+    runtime.get(controller.wait_for.remote(["b"], ["DEPLOY_FAILED"], 30), timeout=40)
+    details = runtime.get(controller.details.remote(), timeout=10)["applications"]
+    assert "it cannot be made" in details["b"]["message"]
+    assert (details["a"]["source"], len(details["a"]["deployments"]["Model"]["replicas"])) == (
+        "declarative",
+        2,
+    )
+    deploy(controller, "by hand", 1, MODEL)
+    runtime.get(controller.deploy_config.remote({"applications": config["applications"][:1]}), timeout=30)
+    runtime.get(controller.wait_for.remote(["b"], [], 30), timeout=40)
+    runtime.get(controller.wait_for.remote(["a", "by hand"], ["RUNNING"], 30), timeout=40)

@@ -265,6 +265,25 @@ def test_a_retired_replica_takes_no_new_requests():
     assert caller.replicas == ["s"]
 
 
+def test_a_retired_replica_can_be_restored():
+    caller = borrower("r")
+    caller.retire("r")
+    caller.restore("r")
+    caller.restore("r")
+    assert caller.ask(1) is None
+    assert caller.wants() == [("r", 1)]
+    assert caller.granted("r", 1, scarce=False) == [1]
+
+
+def test_nothing_waits_after_clearing():
+    caller = borrower("r")
+    caller.ask(1)
+    caller.ask(2, {"r"})
+    caller.wants()
+    assert caller.clear() == [1, 2]
+    assert (caller.waiting, caller.wants()) == (0, [("r", 0)])
+
+
 def test_requests_wait_on_when_a_replica_is_lost():
     caller = borrower("r")
     caller.ask(1)

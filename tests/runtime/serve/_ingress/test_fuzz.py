@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import os
 import random
@@ -14,6 +15,7 @@ from collections.abc import Callable
 
 import pytest
 
+from runtime.serve._ingress.http_connection import HttpConnection
 from tests.runtime.serve._ingress.conftest import Served
 
 Serve = Callable[..., Served]
@@ -123,4 +125,6 @@ def test_mutilated_requests(serve: Serve, caplog: pytest.LogCaptureFixture) -> N
     assert answered > REQUESTS // 4, SEED
     served.until(lambda: served.is_idle() and not served.server._state.connections)
     assert not served.server._state.tasks
+    gc.collect()
+    assert sum(isinstance(one, HttpConnection) for one in gc.get_objects()) <= 1  # one may wait for its timer
     assert [record for record in caplog.records if record.name == "asyncio"] == []

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import shutil
 import socket
 import ssl
 import subprocess
@@ -332,6 +333,18 @@ def test_rubbish_after_a_request_does_not_spoil_its_answer(serve: Serve) -> None
     assert b"400" not in answer
 
 
+def test_a_websocket_behind_a_request_that_runs_is_refused(serve: Serve) -> None:
+    upgrade = (
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    with dial(serve()) as sock:
+        sock.sendall(b"GET /chunks/3 HTTP/1.1\r\nHost: x\r\n\r\n" + upgrade)
+        answer = read_all(sock)
+    assert answer.endswith(b"0\r\n\r\n")
+    assert b"HTTP/1.1 101" not in answer
+
+
 def test_a_head_must_arrive_in_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     served = serve()
     with dial(served) as silent, dial(served) as slow, dial(served) as kept:
@@ -458,6 +471,7 @@ def test_a_port_that_is_taken() -> None:
             bind("127.0.0.1", port)
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_tls(serve: Serve, tmp_path: Any) -> None:
     key, cert = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
     make = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 1 -subj /CN=localhost"

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from runtime.experimental.internal_kv import _internal_kv_put
+from runtime.serve._caller import caller
 from runtime.serve._core.published import CONTROLLER, NAMESPACE, Demand, Target, Targets, dump, targets_key
 from runtime.serve.handle import DeploymentHandle
 from tests.runtime.serve.stand_ins import Deployment, StandIn
@@ -211,6 +212,31 @@ def test_an_async_actor_calls_by_handle(app):
     client = Client.remote(app.handle)
     assert ray.get(client.twice.remote(4), timeout=LIMIT_S) == [4, 4]
     ray.kill(client)
+
+
+def test_a_process_may_call_on_its_own_event_loop(app):
+    app.add()
+
+    @ray.remote(num_cpus=0)
+    class Front:
+        async def attach(self) -> None:
+            caller.attach(asyncio.get_running_loop())
+
+        async def call(self, handle: DeploymentHandle[Any]) -> tuple[int, bool]:
+            value = await handle.remote(3)
+            return value, caller.here().loop is asyncio.get_running_loop()
+
+    front = Front.remote()
+    ray.get(front.attach.remote())
+    assert ray.get(front.call.remote(app.handle), timeout=LIMIT_S) == (3, True)
+    ray.kill(front)
+    assert app.handle.remote(1).result(timeout_s=LIMIT_S) == 1
+
+    async def late() -> None:
+        with pytest.raises(RuntimeError, match="comes first"):
+            caller.attach(asyncio.get_running_loop())
+
+    asyncio.run(late())
 
 
 def test_a_replica_that_is_killed_takes_only_what_it_ran(app):

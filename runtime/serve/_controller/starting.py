@@ -1,0 +1,29 @@
+"""The options that serving is started with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.serve._core.requests import Configure
+from runtime.serve.config import HTTPOptions, ProxyLocation, gRPCOptions
+
+
+def configure(
+    location: str | ProxyLocation | None,
+    http: dict[str, Any] | HTTPOptions | None,
+    grpc: dict[str, Any] | gRPCOptions | None,
+) -> Configure:
+    """Options of the ingresses as the controller gets them.
+
+    Raises:
+        ValueError: an option cannot be meant.
+    """
+    http = HTTPOptions.model_validate(http or {})
+    grpc = gRPCOptions.model_validate(grpc or {})
+    chosen = ProxyLocation._normalize(location) or http.location or ProxyLocation.EveryNode
+    if http.host is None:
+        chosen = ProxyLocation.Disabled
+    values = http.model_dump()
+    for name in ("location", "middlewares", "num_cpus"):
+        del values[name]
+    return Configure(values, grpc.model_dump(), ProxyLocation(chosen).value)

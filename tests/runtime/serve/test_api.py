@@ -1,0 +1,160 @@
+"""`serve.run` and what belongs to it, with everything that there is."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from runtime.serve.exceptions import RayServeException
+
+import runtime
+from runtime import serve
+from runtime.serve.schema import ApplicationStatus, DeploymentStatus, ProxyStatus, ReplicaState
+from tests.polling import eventually
+
+LIGHT: dict[str, Any] = {"ray_actor_options": {"num_cpus": 0}}
+
+
+@serve.deployment(**LIGHT)
+class Version:
+    def __init__(self, version: Any = 1) -> None:
+        self.version = version
+
+    async def __call__(self, _: Any) -> str:
+        return str(self.version)
+
+    def get(self) -> Any:
+        return self.version
+
+
+@serve.deployment(**LIGHT)
+class Sum:
+    def __init__(self, *parts: Any, more: dict[str, Any]) -> None:
+        self.parts = [*parts, *more.values()]
+
+    async def __call__(self, _: Any) -> int:
+        return int(sum([await part.get.remote() for part in self.parts]))
+
+
+@pytest.fixture(scope="module")
+def port(session: None) -> Iterator[int]:
+    """Of the ingress, which is there for all tests of the module."""
+    serve.start(http_options={"port": 0})
+    (proxy,) = details()["proxies"].values()
+    yield int(proxy["port"])
+    serve.shutdown()
+    assert serve.status() == serve.status().__class__()
+
+
+def details() -> dict[str, Any]:
+    controller = runtime.get_actor("SERVE_CONTROLLER_ACTOR", "serve")
+    found: dict[str, Any] = runtime.get(controller.details.remote(), timeout=20)
+    return found
+
+
+def fetch(port: int, path: str = "/") -> tuple[int, str]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", path)
+    answer = connection.getresponse()
+    text = answer.read().decode()
+    connection.close()
+    return answer.status, text
+
+
+def test_an_application_runs_is_updated_and_deleted(port: int) -> None:
+    handle = serve.run(Version.options(num_replicas=2).bind(1))
+    assert handle.get.remote().result(timeout_s=20) == 1
+    assert fetch(port) == (200, "1")
+    status = serve.status()
+    app = status.applications["default"]
+    assert (app.status, app.message) == (ApplicationStatus.RUNNING, "")
+    assert app.deployments["Version"].status is DeploymentStatus.HEALTHY
+    assert app.deployments["Version"].replica_states[ReplicaState.RUNNING] == 2
+    assert list(status.proxies.values()) == [ProxyStatus.HEALTHY]
+    serve.run(Version.bind(2))
+    eventually(lambda: fetch(port) == (200, "2"))
+    assert serve.get_app_handle("default").get.remote().result(timeout_s=20) == 2
+    serve.delete("default")
+    assert serve.status().applications == {}
+    eventually(lambda: fetch(port)[0] == 404)
+
+
+def test_deployments_in_arguments_are_handles_of_one_application(port: int) -> None:
+    shared = Version.bind(5)
+    app = Sum.bind(shared, Version.bind(20), more={"x": Version.options(name="third").bind(300), "y": shared})
+    serve.run(app, name="sum", route_prefix="/sum")
+    assert fetch(port, "/sum") == (200, "330")
+    assert set(serve.status().applications["sum"].deployments) == {"Sum", "Version", "Version_1", "third"}
+    handle = serve.get_deployment_handle("Version_1", "sum")
+    assert handle.get.remote().result(timeout_s=20) == 20
+    with pytest.raises(RayServeException, match="no deployment 'nothing'"):
+        serve.get_deployment_handle("nothing", "sum")
+    with pytest.raises(RayServeException, match="needs app_name"):
+        serve.get_deployment_handle("Version")
+    with pytest.raises(RayServeException, match="'nothing' does not exist"):
+        serve.get_app_handle("nothing")
+    with pytest.raises(RayServeException, match="is being used by application 'sum'"):
+        serve.run(Version.bind(), name="other", route_prefix="/sum")
+    serve.delete("sum")
+
+
+def test_several_applications_at_once(port: int) -> None:
+    targets = [serve.RunTarget(Version.bind(n), f"app{n}", f"/{n}") for n in range(3)]
+    handles = serve.run_many(targets)
+    assert [handle.get.remote().result(timeout_s=20) for handle in handles] == [0, 1, 2]
+    assert [fetch(port, f"/{n}")[1] for n in range(3)] == ["0", "1", "2"]
+    for target in targets:
+        serve.delete(target.name)
+
+
+def test_what_cannot_run(port: int) -> None:
+    @serve.deployment(**LIGHT)
+    class Broken:
+        def __init__(self) -> None:
+            raise ValueError("no model here")
+
+    with pytest.raises(RuntimeError, match=r"(?s)Deploying application 'broken' failed.*no model here"):
+        serve.run(Broken.bind(), name="broken", route_prefix=None)
+    assert serve.status().applications["broken"].status is ApplicationStatus.DEPLOY_FAILED
+    serve.delete("broken")
+    with pytest.raises(TypeError, match=r"Deployment.bind\(\)"):
+        serve.run(Version)  # type: ignore[arg-type]
+    for prefix in ("x", "/x/", "/{x}"):
+        with pytest.raises(ValueError, match="route_prefix"):
+            serve.run(Version.bind(), route_prefix=prefix)
+
+
+def test_no_request_fails_while_replicas_and_the_controller_are_replaced(port: int) -> None:
+    serve.run(Version.options(num_replicas=2).bind(0), name="busy", route_prefix="/busy")
+    stop, answers = threading.Event(), []
+
+    def ask() -> None:
+        while not stop.is_set():
+            answers.append(fetch(port, "/busy"))
+
+    threads = [threading.Thread(target=ask) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for version in range(1, 4):
+        serve.run(Version.options(num_replicas=2).bind(version), name="busy", route_prefix="/busy")
+        os.kill(details()["controller_info"]["pid"], signal.SIGKILL)
+    eventually(lambda: answers[-1] == (200, "3"))
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert {status for status, _ in answers} == {200}
+    assert {text for _, text in answers} == {"0", "1", "2", "3"}
+    asyncio.run(serve.shutdown_async())
+    serve.start(http_options={"port": port})
+
+
+def test_an_application_in_this_process() -> None:
+    handle = serve.run(Sum.bind(Version.bind(1), more={"x": Version.bind(2)}), _local_testing_mode=True)
+    assert handle.remote(None).result(timeout_s=20) == 3
+    serve.shutdown()
