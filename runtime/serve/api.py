@@ -142,7 +142,7 @@ def run(
     _local_testing_mode: bool = False,
     external_scaler_enabled: bool = False,
     controller_options: dict[str, Any] | ControllerOptions | None = None,
-) -> DeploymentHandle:
+) -> DeploymentHandle[Any]:
     """Runs an application, or updates the one of that name, and returns once it runs.
 
     Args:
@@ -174,7 +174,7 @@ def run_many(
     wait_for_applications_running: bool = True,
     _local_testing_mode: bool = False,
     controller_options: dict[str, Any] | ControllerOptions | None = None,
-) -> list[DeploymentHandle]:
+) -> list[DeploymentHandle[Any]]:
     """Runs applications together; see `run`. Without `wait_for_applications_running` it does not wait until they
     run."""
     if not targets:
@@ -195,7 +195,7 @@ def run_many(
     for spec in built:
         where = "" if spec.route_prefix is None else f" at {spec.route_prefix}"
         log.info("Application %s is deployed%s.", spec.name, where)
-    handles = [DeploymentHandle(spec.ingress, spec.name) for spec in built]
+    handles: list[DeploymentHandle[Any]] = [DeploymentHandle(spec.ingress, spec.name) for spec in built]
     if blocking:
         wait_for_interrupt()
     return handles
@@ -278,7 +278,7 @@ async def shutdown_async() -> None:
     await asyncio.to_thread(shutdown)
 
 
-def get_app_handle(name: str) -> DeploymentHandle:
+def get_app_handle(name: str) -> DeploymentHandle[Any]:
     """A handle of the application's ingress deployment.
 
     Raises:
@@ -298,7 +298,7 @@ def get_deployment_handle(
     app_name: str | None = None,
     _check_exists: bool = True,
     _record_telemetry: bool = True,
-) -> DeploymentHandle:
+) -> DeploymentHandle[Any]:
     """A handle of a deployment.
 
     Args:
