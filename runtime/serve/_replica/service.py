@@ -29,6 +29,8 @@ logger = logging.getLogger(NAME)
 
 FLUSH_S = 0.2
 """How long lines of the access log and metrics are gathered."""
+HELLO_S = 10.0
+"""How long a connection may be silent before its `Hello`."""
 CANCEL_S = 2.0
 """Requests that a drain cancels have this long to end."""
 
@@ -46,6 +48,7 @@ class Peer:
         self.kept = values.Kept()
         self.is_known = False
         self.connection = Connection(service.received(self), service.lost(self), from_replica=False)
+        self.patience = service.loop.call_later(HELLO_S, self.connection.close)
 
 
 class Service:
@@ -192,6 +195,7 @@ class Service:
     def _hello(self, peer: Peer, hello: messages.Hello) -> None:
         if hello.version != messages.VERSION or not hmac.compare_digest(hello.token, self._token):
             raise PermissionError("A caller with another version or a wrong token.")
+        peer.patience.cancel()
         peer.is_known = True
         self._peers.add(peer)
         self._perform(self._lender.connect(peer))
@@ -207,6 +211,7 @@ class Service:
         def end(_: Connection, error: BaseException | None) -> None:
             if error is not None and not isinstance(error, OSError):
                 logger.warning("A caller's connection is closed: %s", error)
+            peer.patience.cancel()
             if not peer.is_known:
                 return
             self._peers.discard(peer)

@@ -1,12 +1,14 @@
 """Calls by a handle: values, errors, streams, slots, cancels, drains."""
 
 import asyncio
+import socket
 import threading
 
 import pytest
 
 from runtime import exceptions
 from runtime.serve import context
+from runtime.serve._replica import service
 from runtime.serve._wire.messages import Cancel, End, Failure, Item
 from tests.runtime.serve._replica.stand_in import Caller, serving, until
 
@@ -226,6 +228,19 @@ def test_a_wrong_token_is_turned_away():
             await stranger.connect(service._servers[0].sockets[0].getsockname(), b"guess")
             await asyncio.wait_for(stranger.lost, 10)
             assert not stranger.welcome.done()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_says_nothing_is_closed(monkeypatch):
+    monkeypatch.setattr(service, "HELLO_S", 0.01)
+
+    async def main():
+        async with serving(Deployment) as (replica, _):
+            stranger = socket.socket(socket.AF_UNIX)
+            stranger.connect(replica._servers[0].sockets[0].getsockname())
+            with stranger:
+                assert await asyncio.to_thread(stranger.recv, 1) == b""
 
     asyncio.run(main())
 
