@@ -243,7 +243,7 @@ class Service:
         peer.running[message.number] = request
         self._alive.add(request)
         request.start()
-        self._changed()
+        self._has_changed()
 
     def _cancel(self, peer: Peer, message: messages.Cancel) -> None:
         request = peer.running.get(message.number)
@@ -278,9 +278,7 @@ class Service:
         self._measures.ended(request, seconds)
         meta = request.meta
         self._log.access(request.method, request.target, request.status, seconds, meta.request_id, meta.route)
-        if self._flush is None:
-            self._flush = self.loop.call_later(FLUSH_S, self._record)
-        self._changed()
+        self._has_changed()
         return keep
 
     def ended(self, request: Running) -> None:
@@ -308,6 +306,11 @@ class Service:
     def _check_idle(self) -> None:
         if self._idle is not None and self._is_idle and not self._idle.done():
             self._idle.set_result(None)
+
+    def _has_changed(self) -> None:
+        if self._flush is None:
+            self._flush = self.loop.call_later(FLUSH_S, self._record)
+        self._changed()
 
     def _record(self) -> None:
         if self._flush is not None:
