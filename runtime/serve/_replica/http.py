@@ -9,17 +9,14 @@ import math
 import sys
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime.serve._replica import calls
 from runtime.serve._replica.asgi_app import VERSIONS
 from runtime.serve._replica.responses import TEXT, Headers, chunk_of, response_of
-from runtime.serve._replica.running import Running, text_of
+from runtime.serve._replica.running import Host, Peer, Running, text_of
 from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, End, Event, Http, Start
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
-
-if TYPE_CHECKING:
-    from runtime.serve._replica.service import Peer, Service
 
 PIECE_BYTES = 256 << 10
 """A larger body travels in pieces of this size."""
@@ -50,7 +47,7 @@ class RunningHttp(Running):
 
     is_http = True
 
-    def __init__(self, service: Service, peer: Peer, request: Http) -> None:
+    def __init__(self, service: Host, peer: Peer, request: Http) -> None:
         super().__init__(service, peer, request.number, request.meta)
         self._request = request
         self._first = True
@@ -251,7 +248,7 @@ class RunningWebSocket(Running):
     is_http = True
     method = "WS"
 
-    def __init__(self, service: Service, peer: Peer, request: Http) -> None:
+    def __init__(self, service: Host, peer: Peer, request: Http) -> None:
         super().__init__(service, peer, request.number, request.meta)
         self._request = request
         self._events: deque[dict[str, Any]] = deque([{"type": "websocket.connect"}])

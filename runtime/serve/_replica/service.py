@@ -18,10 +18,10 @@ from runtime.serve._replica.calls import RunningCall
 from runtime.serve._replica.http import RunningHttp, RunningWebSocket
 from runtime.serve._replica.log import NAME, ReplicaLog
 from runtime.serve._replica.measures import Measures
-from runtime.serve._replica.running import REFUSED, Running
+from runtime.serve._replica.running import REFUSED, Peer, Running
 from runtime.serve._replica.threads import Threads
 from runtime.serve._replica.user_code import UserCode
-from runtime.serve._wire import messages, values
+from runtime.serve._wire import messages
 from runtime.serve._wire.connection import Connection
 from runtime.serve._wire.messages import Failure, Models, Statistics, Welcome
 
@@ -33,22 +33,6 @@ HELLO_S = 10.0
 """How long a connection may be silent before its `Hello`."""
 CANCEL_S = 2.0
 """Requests that a drain cancels have this long to end."""
-
-
-class Peer:
-    """One connection of a caller.
-
-    Attributes:
-        running: its requests whose last message is not sent, by their numbers.
-        kept: large values that it has not read yet.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self.running: dict[int, Running] = {}
-        self.kept = values.Kept()
-        self.is_known = False
-        self.connection = Connection(service.received(self), service.lost(self), from_replica=False)
-        self.patience = service.loop.call_later(HELLO_S, self.connection.close)
 
 
 class Service:
@@ -176,9 +160,12 @@ class Service:
     # ------------------------------------------------------------ connections
 
     def _connected(self) -> Connection:
-        return Peer(self).connection
+        peer = Peer()
+        connection = peer.connection = Connection(self._received(peer), self._lost(peer), from_replica=False)
+        peer.patience = self.loop.call_later(HELLO_S, connection.close)
+        return connection
 
-    def received(self, peer: Peer) -> Callable[[Connection, Any], None]:
+    def _received(self, peer: Peer) -> Callable[[Connection, Any], None]:
         """What takes the messages of a caller."""
 
         def take(_: Connection, message: Any) -> None:
@@ -205,7 +192,7 @@ class Service:
         if self._statistics is not None:
             peer.connection.send(Statistics(self._statistics))
 
-    def lost(self, peer: Peer) -> Callable[[Connection, BaseException | None], None]:
+    def _lost(self, peer: Peer) -> Callable[[Connection, BaseException | None], None]:
         """What hears of the end of a caller's connection: its requests are cancelled."""
 
         def end(_: Connection, error: BaseException | None) -> None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-MANY = "RAY_SERVE_RUN_SYNC_IN_THREADPOOL"
-"""With this variable set to 1 sync methods run at the same time; otherwise one after the other."""
+from runtime._system import settings
 
 
 class Threads:
@@ -25,11 +23,11 @@ class Threads:
         self._pool = ThreadPoolExecutor(self._size(most), thread_name_prefix="serve-sync")
 
     def _size(self, most: int) -> int:
-        return max(1, most) if os.environ.get(MANY) == "1" else 1
+        return max(1, most) if settings.SERVE_SYNC_IN_THREADS.get() else 1
 
     def resize(self, most: int) -> None:
         """For another number of requests at a time. What runs goes on where it is."""
-        if os.environ.get(MANY) == "1":
+        if settings.SERVE_SYNC_IN_THREADS.get():
             self._pool.shutdown(wait=False)
             self._pool = ThreadPoolExecutor(self._size(most), thread_name_prefix="serve-sync")
 
