@@ -157,6 +157,24 @@ async def test_a_batch_is_spread_over_all_replicas(site):
 
 
 @on_a_site
+async def test_a_new_replica_gets_its_part_though_the_old_one_has_slots_left(site):
+    old = await site.add(slots=100)
+    await asyncio.gather(*(ask(site, "pause", 0.002) for _ in range(20)))
+    assert site.queue.borrower.in_hand(old.name) >= 20
+    new = await site.add(slots=100)
+    await site.connected(2)
+
+    async def client() -> None:
+        for _ in range(30):
+            await ask(site, "pause", 0.001)
+
+    before = len(old.begun)
+    await asyncio.gather(*(client() for _ in range(8)))
+    share = len(new.begun) / (len(new.begun) + len(old.begun) - before)
+    assert 0.3 < share < 0.7
+
+
+@on_a_site
 async def test_more_slots_take_what_waits(site):
     replica = await site.add(slots=1)
     waiting = [asyncio.create_task(ask(site, "wait")) for _ in range(3)]
