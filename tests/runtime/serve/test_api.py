@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from runtime.serve.exceptions import RayServeException
 
 import runtime
 from runtime import serve
+from runtime.serve.exceptions import RayServeException
 from runtime.serve.schema import ApplicationStatus, DeploymentStatus, ProxyStatus, ReplicaState
 from tests.polling import eventually
 
