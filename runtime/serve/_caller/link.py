@@ -217,7 +217,13 @@ class Link:
             self._lost.set_result(None)
         self._queue.borrower.lost(self.target.replica)
         exchanges, self._exchanges = self._exchanges, {}
-        for exchange in exchanges.values():
+        for exchange in reversed(
+            exchanges.values()
+        ):  # the last is asked for first, and so the first one is first
+            if exchange.may_follow_a_loss():
+                exchange.losses += 1
+                self._queue.send_elsewhere(exchange)
+                continue
             reason = f"The connection was lost while it worked on request {exchange.message.meta.request_id}"
             app, deployment, _ = self.target.replica.split("#", 2)
             exchange.fail(
@@ -257,6 +263,7 @@ class Link:
         exchange = self._exchanges.pop(message.number)
         self._slot_back(message.keep)
         if isinstance(message, Failure) and message.kind == "refused" and exchange.may_be_repeated():
+            exchange.refusals += 1
             if exchange.refusals < MOST_REFUSALS:
                 self._queue.send_elsewhere(exchange)
             else:

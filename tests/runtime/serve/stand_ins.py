@@ -118,6 +118,7 @@ class StandIn:
         self.most_running = 0
         self.items_sent = 0
         self.refuse_next = 0
+        self.without_slot = 0
         self.cancelled: list[str] = []
         self.begun: list[str] = []
         self.http: list[Http] = []
@@ -221,6 +222,7 @@ class StandIn:
 
     def _begin(self, connection: Connection, message: Call | Http) -> None:
         if not self.lender.begin(connection):
+            self.without_slot += 1
             raise ValueError("a request without a slot")
         place = connection, message.number
         if self.refuse_next:
@@ -290,6 +292,11 @@ class StandIn:
                 await self._more[place].wait()
                 self._end(place, lambda keep: End(number, keep))
                 return
+            if request.path == "/wait":
+                await self.code.gate.wait()
+            if request.path == "/begin":
+                connection.send(Start(number, 200, []))
+                await self.code.gate.wait()
             if request.more:
                 await self._more[place].wait()
             connection.send(Start(number, 200, [(b"x-replica", self.name.encode())]))

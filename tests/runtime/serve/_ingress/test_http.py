@@ -7,6 +7,7 @@ import json
 import os
 import re
 import select
+import shutil
 import socket
 import ssl
 import subprocess
@@ -470,6 +471,7 @@ def test_a_port_that_is_taken() -> None:
             bind("127.0.0.1", port)
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 def test_tls(serve: Serve, tmp_path: Any) -> None:
     key, cert = str(tmp_path / "key.pem"), str(tmp_path / "cert.pem")
     make = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 1 -subj /CN=localhost"
