@@ -111,6 +111,12 @@ class Ingress:
         if self._helpers:
             api.get([helper.check_health.remote() for helper in self._helpers], timeout=CHECK_TIMEOUT_S)
 
+    def update_routes(self, routes: bytes) -> None:
+        """Takes routes at once, here and in the other processes: an application answers when `serve.run` returns."""
+        others = [helper.update_routes.remote(routes) for helper in self._helpers]
+        self._wait(self._take_routes(routes), CHECK_TIMEOUT_S)
+        api.get(others, timeout=CHECK_TIMEOUT_S)
+
     def drain(self, timeout_s: float) -> int:
         """Accepts nothing more and lets what runs end for at most `timeout_s`; the actor can then be killed.
 
@@ -154,6 +160,9 @@ class Ingress:
     async def _drain(self, timeout_s: float) -> int:
         servers = [server.drain(timeout_s) for server in (self._http, self._grpc) if server is not None]
         return sum(await asyncio.gather(*servers))
+
+    async def _take_routes(self, routes: bytes) -> None:
+        self._table.update(load_routes(routes))
 
     def _update(self, news: list[News]) -> None:
         for one in news:
