@@ -12,8 +12,8 @@ from typing import Any
 _ATTRIBUTE = "__serve_asgi__"
 _LOCK = type(threading.Lock())
 BUILD_METHOD = "__serve_build_asgi_app__"
-OWNER_ATTRIBUTE = "__serve_class__"
-"""Of the endpoint of a route: the name of the class that it was defined in, see `_name_of`."""
+METHOD_ATTRIBUTE = "__serve_method__"
+"""Of endpoints of routes that are methods of a class with `@serve.ingress`."""
 
 
 class Source:
@@ -21,7 +21,8 @@ class Source:
 
     Attributes:
         app: the application, or the function that builds it; None if the class's `__serve_build_asgi_app__` does.
-        owners: names of the class and its bases. A class that is pickled by value comes back without its qualified name.
+        owners: names of the class and its bases. A class that is pickled by value comes back without its qualified
+            name.
     """
 
     def __init__(self, app: Any, cls: type) -> None:
@@ -124,9 +125,11 @@ def _nodes_of(app: Any) -> list[tuple[list[Any], int, Any]]:
     return found
 
 
-def owner_of(endpoint: Any) -> str | None:
-    """The name of the class in which an endpoint was defined, as far as `@serve.ingress` has seen it."""
-    return getattr(getattr(endpoint, "__func__", endpoint), OWNER_ATTRIBUTE, None)
+def owner_of(endpoint: Any) -> str:
+    """The name of the class in which an endpoint was defined, if it is a method. Names tell, as of methods with the same
+    name a class keeps only the last one, and all are routes."""
+    function = getattr(endpoint, "__func__", endpoint)
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '').rpartition('.')[0]}"
 
 
 def _name_of(cls: type) -> str:
@@ -134,12 +137,9 @@ def _name_of(cls: type) -> str:
 
 
 def _mark_methods(app: Any, owners: frozenset[str]) -> None:
-    """By names: of methods with the same name a class keeps only the last one, and all are routes."""
     for _, _, route in routes_of(app):
-        module = getattr(route.endpoint, "__module__", "")
-        owner = f"{module}.{getattr(route.endpoint, '__qualname__', '').rpartition('.')[0]}"
-        if owner in owners:
-            setattr(route.endpoint, OWNER_ATTRIBUTE, owner)
+        if owner_of(route.endpoint) in owners:
+            setattr(route.endpoint, METHOD_ATTRIBUTE, True)
 
 
 def _make_picklable(app: Any) -> None:

@@ -79,14 +79,13 @@ def bind_methods(app: Any, owners: Collection[str], instance: Any) -> None:
     dropped: list[tuple[list[Any], Any]] = []
     for routes, index, route in asgi.routes_of(app):
         function = getattr(route.endpoint, "__func__", route.endpoint)
-        owner = asgi.owner_of(function)
-        if owner in owners:
+        if asgi.owner_of(function) in owners:
             if not inspect.signature(function).parameters:
                 raise TypeError(
                     f"{function.__qualname__} is a route, so it must have `self` as its first parameter."
                 )
             routes[index] = _remade(route, function.__get__(instance))
-        elif owner is not None:
+        elif hasattr(function, asgi.METHOD_ATTRIBUTE):
             dropped.append((routes, route))
     for routes, route in dropped:
         routes.remove(route)
