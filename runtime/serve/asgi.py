@@ -126,8 +126,8 @@ def _nodes_of(app: Any) -> list[tuple[list[Any], int, Any]]:
 
 
 def owner_of(endpoint: Any) -> str:
-    """The name of the class in which an endpoint was defined, if it is a method. Names tell, as of methods with the same
-    name a class keeps only the last one, and all are routes."""
+    """The name of the class in which an endpoint was defined, if it is a method. Names tell, as of methods with the
+    same name a class keeps only the last one, and all are routes."""
     function = getattr(endpoint, "__func__", endpoint)
     return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '').rpartition('.')[0]}"
 
