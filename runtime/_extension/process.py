@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from runtime._process.core_worker import Core, current
+from runtime._process import core_worker
+from runtime._process.core_worker import Core
 
 
 def connected() -> Core:
-    """The core of this process.
+    """The core of this process, which joins or starts a cluster if the program did not.
 
     Raises:
         RaySystemError: it is not connected.
         NotImplementedError: it is a program outside the cluster, whose driver process owns everything.
     """
-    core = current()
+    return _inside(core_worker.current())
+
+
+def attached() -> Core:
+    """The same for what has come from a session, such as references, and for threads that may outlive it: no other one is
+    started for them.
+
+    Raises: see `connected`.
+    """
+    return _inside(core_worker.attached())
+
+
+def _inside(core: object) -> Core:
     if not isinstance(core, Core):
         raise NotImplementedError(
             "Libraries run inside the cluster: with a connection by ray:// call them from a task or an actor."
