@@ -17,8 +17,8 @@ def connected() -> Core:
 
 
 def attached() -> Core:
-    """The same for what has come from a session, such as references, and for threads that may outlive it: no other one is
-    started for them.
+    """The same for what has come from a session, such as references, and for threads that may outlive it: no other
+    one is started for them.
 
     Raises: see `connected`.
     """
