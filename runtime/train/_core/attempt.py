@@ -43,14 +43,14 @@ class Inbox:
         """No more batches are announced. `error`: of the function; None: it has ended in order."""
         self._end = (error,)
 
-    def take(self) -> Iterator[bytes]:
-        """The batches whose turn it is."""
+    def take(self) -> Iterator[tuple[int, bytes]]:
+        """The batches whose turn it is, with their indices. b"": it does not count."""
         while self._taken in self._there:
-            batch = self._there.pop(self._taken)
+            index = self._taken
+            batch = self._there.pop(index)
             self._taken += 1
             self._is_broken = self._is_broken or not batch
-            if not self._is_broken:
-                yield batch
+            yield index, b"" if self._is_broken else batch
 
     def take_end(self) -> tuple[BaseException | None] | None:
         """What `end` was told, once all batches are taken; then None."""

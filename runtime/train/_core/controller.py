@@ -7,6 +7,7 @@ the run's folder, commits reports, and closes the run. Calls of the workers' met
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -43,13 +44,14 @@ from runtime.exceptions import RayActorError
 
 from . import records
 from .attempt import Attempt
+from .copies import Copies
 from .failure_policy import Decision, FailurePolicy
 from .keeping import TIDY, Keeping
 from .limits import END_S, EXPLAINED_S, LEAVE_S, REPLACE_S, REPLACED_S, STACKS_S, STARTS, TAKEN
 from .plan import ABORT, Aborted, Failures, Keeper, Plan
 from .processes import Machines, Processes
 from .ranks import placed
-from .records import Committed, Message, decode
+from .records import Committed, Message, Record, decode
 from .scaling_policy import Gangs, Size
 from .states import STARTING, TRANSITIONS, Input, State
 from .validations import Validations
@@ -79,6 +81,7 @@ class TrainController:
         self._has_waited = False
         self._processes = Processes()
         self._machines = Machines()
+        self._copies = Copies()
         self._told = 0  # messages
         self._lost_starts = 0  # processes that ended since the training function ran last
         self._end: BaseException | None = None
@@ -149,7 +152,7 @@ class TrainController:
                 effects += self._waited(now)
             case TimerFired("resize"):
                 effects += self._monitor(now)
-            case Done(("tell" | "leave" | "rendezvous" | "stack", *_) as key):
+            case Done(("tell" | "hold" | "leave" | "rendezvous" | "stack", *_) as key):
                 effects.append(Forget(key))
             case Requested(number, what):
                 effects += self._request(number, what, now)
@@ -255,12 +258,12 @@ class TrainController:
         number, nodes = self.attempt.number + 1, [members[key].node_id for key in workers]
         restarts = self._processes.restarts(workers)
         self.attempt = Attempt(number, places, workers, restarts, missing, nodes)
-        effects: list[Effect] = []
+        effects: list[Effect] = self._copies.attempt_ended()
         if "rendezvous" in missing:
             effects.append(Call(("rendezvous", number), workers[0], "rendezvous", (places[0],), fetch=True))
         if "shards" in missing:
             effects.append(Perform(("shards", number), self.plan.shards_of, (nodes,)))
-        return effects or self._start("", None, now)
+        return effects if missing else [*effects, *self._start("", None, now)]
 
     def _start(self, what: str, value: Any, now: float) -> list[Effect]:
         """Runs the training function on all ranks, once everything for it is there."""
@@ -281,7 +284,8 @@ class TrainController:
         for place, worker in zip(attempt.places, attempt.workers, strict=True):
             key = ("run", attempt.number, place.rank)
             shard = shards[place.rank] if shards is not None else None
-            arguments = (attempt.number, place, attempt.gathered.get("rendezvous"), shard, self.latest)
+            meeting = attempt.gathered.get("rendezvous")
+            arguments = (attempt.number, place, meeting, shard, self.latest, self._copies.results)
             effects += self._group.call(key, "run", arguments, now, member=worker)
             effects.append(Take(key, TAKEN))
             attempt.active.add(place.rank)
@@ -364,16 +368,21 @@ class TrainController:
             fetch = Perform(
                 ("batch", self.attempt.number, rank, index), self._keeper.fetch, (ResultOf((key, index)),)
             )
-            return [fetch, Forget((key, index))]
+            return [fetch]
         inbox.arrive(index, metadata)
-        return [Forget((key, index)), Take(key), *self._look_into(rank, now)]
+        return [Take(key), *self._look_into(rank, now)]
 
     def _look_into(self, rank: int, now: float) -> list[Effect]:
         """Takes what has come from a rank: batches in order, then the end."""
         effects: list[Effect] = []
         inbox = self.attempt.inboxes[rank]
-        for batch in inbox.take():
-            effects += self._take(rank, batch, now)
+        for index, batch in inbox.take():
+            key = (("run", self.attempt.number, rank), index)
+            match decode(batch) if batch else []:
+                case [records.Copied(number)]:
+                    self._copies.add(number, rank, key)
+                case batch_records:
+                    effects += [Forget(key), *self._take(rank, batch_records, now)]
         end = inbox.take_end()
         if end is not None:
             self.attempt.active.discard(rank)
@@ -381,10 +390,10 @@ class TrainController:
             effects += self._failed(rank, error, now) if error is not None else []
         return effects
 
-    def _take(self, rank: int, batch: bytes, now: float) -> list[Effect]:
+    def _take(self, rank: int, batch: Sequence[Record], now: float) -> list[Effect]:
         effects: list[Effect] = []
         attempt, ledger = self.attempt, self.attempt.ledger
-        for record in decode(batch):
+        for record in batch:
             match record:
                 case records.Joined(pid):
                     attempt.joined += 1
@@ -430,6 +439,15 @@ class TrainController:
         key = ("tell", attempt.number, rank, self._told)
         return [Call(key, attempt.workers[rank], "tell", (attempt.number, message))]
 
+    def _hold(self, number: int) -> list[Effect]:
+        """Has other nodes hold second copies of the checkpoint of the n-th report, the latest."""
+        attempt, effects = self.attempt, []
+        for rank, copy, holder in self._copies.second(attempt.nodes):
+            key = ("hold", attempt.number, holder, rank, number)
+            arguments = (attempt.number, number, rank, (copy,))
+            effects.append(Call(key, attempt.workers[holder], "hold", arguments))
+        return effects
+
     # ------------------------------------------------------------ the keeper
 
     def _kept(self, what: Any, value: Any, now: float) -> list[Effect]:
@@ -450,8 +468,10 @@ class TrainController:
                 self.latest = value.checkpoint
                 batch = done.args[0]
                 attempt.committed = batch[-1].number + 1
-                if any(report.checkpoint for report in batch):
+                numbers = [report.number for report in batch if report.checkpoint]
+                if numbers:
                     effects += self._tell_all(Committed(attempt.committed, self.latest))
+                    effects += [*self._copies.committed(numbers[-1]), *self._hold(numbers[-1])]
                     effects += self._resize(now)  # now it costs least
                 effects += self._validations.add(value.pending, now)
                 effects += [*self._keeping.keep(), *self._keeping.tidy(value.leftovers)]

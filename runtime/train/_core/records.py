@@ -34,6 +34,13 @@ class Reported(msgspec.Struct, frozen=True, tag=True):
     validation: bytes = b""
 
 
+class Copied(msgspec.Struct, frozen=True, tag=True):
+    """The value of the item that has this record, and no other, is a copy of the files that the rank has for its n-th
+    report (`_run.near`). Comes before `Uploaded`."""
+
+    number: int
+
+
 class Uploaded(msgspec.Struct, frozen=True, tag=True):
     """The files that a rank has for its n-th report are in the storage. `part`: encoded (`manifest.PartManifest`)."""
 
@@ -68,7 +75,7 @@ class Returned(msgspec.Struct, frozen=True, tag=True):
     has_left: bool = False
 
 
-Record = Joined | Reported | Uploaded | Asked | Wanted | Returned
+Record = Joined | Reported | Copied | Uploaded | Asked | Wanted | Returned
 
 
 class Committed(msgspec.Struct, frozen=True, tag=True):

@@ -104,6 +104,7 @@ def _plan(job: Job, keeper: RunKeeper) -> Plan:
         resources=bundle,
         stamp=datetime.now().strftime("%Y-%m-%d_%H-%M-%S.%f"),
         validates=job.validation is not None,
+        copy_bytes=job.copy_bytes,
     )
     options = _options(job, bundle)
     group = GroupSpec(

@@ -20,6 +20,7 @@ from runtime.train._core.records import (
     Answered,
     Asked,
     Committed,
+    Copied,
     Joined,
     Message,
     Preempted,
@@ -35,6 +36,7 @@ from runtime.train._run.upload import Uploads, encoded
 
 if TYPE_CHECKING:
     from runtime.train._api.checkpoint import Checkpoint
+    from runtime.train._core.manifest import PartManifest
 
 
 UPLOAD_GRACE_S = 2.0
@@ -55,6 +57,7 @@ class Session:
         shards: of the data sets, by name.
         stamp: begins the names of the call's checkpoints; the same on all ranks.
         validates: the run has a validation function.
+        copy_bytes: of each checkpoint so much at most is copied into the object store; 0: nothing.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Session:
         shards: dict[str, Any] | None = None,
         stamp: str = "0",
         validates: bool = False,
+        copy_bytes: int = 0,
     ) -> None:
         self.context = context
         self.checkpoint = checkpoint
@@ -73,6 +77,8 @@ class Session:
         self._reports = 0
         self._questions = 0
         self._uploads = Uploads()
+        self._copy_bytes = copy_bytes
+        self._copies: dict[int, Any] = {}  # by report, on their way
         self._outbox: queue.SimpleQueue[Record] = queue.SimpleQueue()
         self._lock = threading.Condition()  # guards what follows
         self._committed = 0
@@ -131,6 +137,7 @@ class Session:
                 partial(self._upload, number, checkpoint, folder, deletes is not False, upload_fn)
             )
             return
+        copy = None
         if mode is CheckpointUploadMode.NO_UPLOAD:
             part = storage.adopt(checkpoint, folder, rank)
         elif upload_fn is not None:
@@ -140,13 +147,14 @@ class Session:
                 part = storage.upload(checkpoint, folder, rank, self._is_late)
             except Cancelled:
                 raise Left from None
+            copy = self._copied(checkpoint, part)
         if deletes:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
         # Also if it is to leave: the others may have given this report, and the run goes on from the checkpoint then.
         with self._lock:
             number = self._reports
             self._reports += 1
-        self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
+        self._send_part(number, part, copy)
         self._send(Reported(number, cloudpickle.dumps(metrics), folder, True, validation), checks=False)
         with self._lock:
             self._wait(lambda: self._committed > number)
@@ -211,6 +219,8 @@ class Session:
             match message:
                 case Committed(count, checkpoint):
                     self._committed = max(self._committed, count)
+                    if self.checkpoint is not None:
+                        self.checkpoint.release_copies()
                     self.checkpoint = cloudpickle.loads(checkpoint) if checkpoint else self.checkpoint
                 case Answered(number, data):
                     self._answers[number] = data
@@ -258,6 +268,10 @@ class Session:
             except queue.Empty:
                 return batch
 
+    def take_copy(self, number: int) -> Any:
+        """The value that belongs to a `Copied`. Once."""
+        return self._copies.pop(number)
+
     def have_left(self, count: int) -> None:
         """So many more records have left the process."""
         with self._lock:
@@ -303,8 +317,10 @@ class Session:
         try:
             if upload_fn is not None:
                 part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
+                copy = None
             else:
                 part = storage.upload(checkpoint, folder, rank, lambda: self._uploads.is_cancelled)
+                copy = self._copied(checkpoint, part)
         except Cancelled:
             pass  # the checkpoint will not be committed
         except Exception as error:
@@ -313,9 +329,24 @@ class Session:
                 self._lock.notify_all()
             return  # the files stay
         else:
-            self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
+            self._send_part(number, part, copy)
         if deletes:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
+
+    def _copied(self, checkpoint: Checkpoint, part: PartManifest) -> Any:
+        """The files for the object store; None: they are not copied."""
+        if not self._copy_bytes or self.context.storage.is_local:
+            return None
+        from runtime.train._run import near
+
+        return near.copied(checkpoint, part, self._copy_bytes)
+
+    def _send_part(self, number: int, part: PartManifest, copy: Any) -> None:
+        """The files of a report are in the storage."""
+        if copy is not None:
+            self._copies[number] = copy
+            self._send(Copied(number), checks=False, waits=False)
+        self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
 
     def _check(self) -> None:
         if self._is_leaving:
