@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from runtime._controllers.controller import Key, Wait
+from runtime._controllers.controller import Call, Key, Wait
 from runtime.exceptions import ActorDiedError, RayActorError
 
 from .ranks import Place
-from .records import Wanted
+from .records import Message, Wanted
 from .reports import Ledger
 from .states import STARTING, State
 from .table import RankView, RunView
@@ -114,6 +114,13 @@ class Attempt:
             int, float
         ] = {}  # when a rank began to wait for others, and the last report was complete
         self._completed = 0
+        self._told = 0  # messages
+
+    def tell(self, rank: int, message: Message) -> Call:
+        """Has a rank get a message."""
+        self._told += 1
+        key = ("tell", self.number, rank, self._told)
+        return Call(key, self.workers[rank], "tell", (self.number, message))
 
     def process_ended(self, worker: Key, reason: str) -> None:
         """The process of a worker has ended, and the cluster knows why."""

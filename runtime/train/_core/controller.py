@@ -47,7 +47,7 @@ from .attempt import Attempt
 from .copies import Copies
 from .failure_policy import Decision, FailurePolicy
 from .keeping import TIDY, Keeping
-from .limits import END_S, EXPLAINED_S, LEAVE_S, REPLACE_S, REPLACED_S, STACKS_S, STARTS, TAKEN
+from .limits import END_S, EXPLAINED_S, LEAVE_S, REPLACE_S, STACKS_S, STARTS, TAKEN
 from .plan import ABORT, Aborted, Failures, Keeper, Plan
 from .processes import Machines, Processes
 from .ranks import placed
@@ -82,7 +82,6 @@ class TrainController:
         self._processes = Processes()
         self._machines = Machines()
         self._copies = Copies()
-        self._told = 0  # messages
         self._lost_starts = 0  # processes that ended since the training function ran last
         self._end: BaseException | None = None
         self._value = b""
@@ -160,9 +159,9 @@ class TrainController:
                 effects += self._overdue(wait, now)
             case ActorUp(key, restarts=restarts):
                 self._processes.up(key, restarts)
-            case Noticed(news) if self._machines.take(news.node_id, news.state.value):
+            case Noticed(news) if self._machines.take(news.node_id, news.state.value, news.deadline_ms):
                 if news.node_id in attempt.nodes:
-                    effects += self._tell_all(records.Preempted({**self._machines.leaving(attempt.nodes)}))
+                    effects += self._tell_all(records.Preempted(self._machines.leaving(attempt.nodes)))
             case ActorLost(key, reason) if key in self._group.members:
                 self._lost_starts += self.machine.state in STARTING
                 attempt.process_ended(key, reason)
@@ -189,9 +188,7 @@ class TrainController:
             waits += attempt.preparations(self._state_s)
             waits += self._group.waiting_for()
             running = [member.key for member in self._group.in_state(MemberState.READY)]
-            for key in self._processes.missing(running):
-                what = f"the end of the process of {key!r}, whose calls fail"
-                waits.append(Wait(("replaced", key), what, self._state_s, REPLACED_S))
+            waits += self._processes.waits(running, self._state_s)
         elif state is State.RUNNING:
             waits += attempt.waits(self._state_s, None if attempt.is_leaving else self.plan.stall_s)
         elif state is State.SHUTTING_DOWN:
@@ -431,22 +428,7 @@ class TrainController:
         return effects
 
     def _tell_all(self, message: Message) -> list[Effect]:
-        return [effect for rank in sorted(self.attempt.active) for effect in self._tell(rank, message)]
-
-    def _tell(self, rank: int, message: Message) -> list[Effect]:
-        attempt = self.attempt
-        self._told += 1
-        key = ("tell", attempt.number, rank, self._told)
-        return [Call(key, attempt.workers[rank], "tell", (attempt.number, message))]
-
-    def _hold(self, number: int) -> list[Effect]:
-        """Has other nodes hold second copies of the checkpoint of the n-th report, the latest."""
-        attempt, effects = self.attempt, []
-        for rank, copy, holder in self._copies.second(attempt.nodes):
-            key = ("hold", attempt.number, holder, rank, number)
-            arguments = (attempt.number, number, rank, (copy,))
-            effects.append(Call(key, attempt.workers[holder], "hold", arguments))
-        return effects
+        return [self.attempt.tell(rank, message) for rank in sorted(self.attempt.active)]
 
     # ------------------------------------------------------------ the keeper
 
@@ -471,7 +453,9 @@ class TrainController:
                 numbers = [report.number for report in batch if report.checkpoint]
                 if numbers:
                     effects += self._tell_all(Committed(attempt.committed, self.latest))
-                    effects += [*self._copies.committed(numbers[-1]), *self._hold(numbers[-1])]
+                    number, copies = numbers[-1], self._copies
+                    effects += copies.committed(number)
+                    effects += copies.hold(attempt.number, number, attempt.workers, attempt.nodes)
                     effects += self._resize(now)  # now it costs least
                 effects += self._validations.add(value.pending, now)
                 effects += [*self._keeping.keep(), *self._keeping.tidy(value.leftovers)]
@@ -482,7 +466,7 @@ class TrainController:
                 effects += [*self._keeping.tidy(value.leftovers), *self._answer_wanted()]
             case ("list", attempt.number, int(rank), int(number)):
                 if rank in attempt.active:
-                    effects += self._tell(rank, records.Answered(number, value, is_list=True))
+                    effects.append(attempt.tell(rank, records.Answered(number, value, is_list=True)))
             case "close":
                 self._move(Input.CLOSED_WITH_ERROR if self._end is not None else Input.CLOSED, now)
                 effects.append(Stop(value))

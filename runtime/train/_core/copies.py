@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from runtime._controllers.controller import Effect, Forget, Key, ResultOf
+from runtime._controllers.controller import Call, Effect, Forget, Key, ResultOf
 
 
 class Copies:
@@ -39,22 +39,23 @@ class Copies:
         pending, self._pending = self._pending, {}
         return _forgotten([*pending.values()])
 
-    def second(self, nodes: Sequence[str]) -> list[tuple[int, ResultOf, int]]:
-        """Who holds second copies of the latest checkpoint.
+    def hold(self, attempt: int, number: int, workers: Sequence[Key], nodes: Sequence[str]) -> list[Effect]:
+        """Has workers on other nodes hold second copies of the latest checkpoint, unless all are on one node.
 
         Args:
-            nodes: of the ranks that have copied their files.
-
-        Returns:
-            For each rank with a copy, unless all ranks are on one node: the rank, its copy, and the rank that holds it.
+            attempt, number: of the report.
+            workers, nodes: by rank.
         """
-        found = []
-        for rank, key in sorted(self._latest.items()):
+        effects: list[Effect] = []
+        for rank, copy in sorted(self._latest.items()):
             following = [(rank + offset) % len(nodes) for offset in range(1, len(nodes))]
             holder = next((other for other in following if nodes[other] != nodes[rank]), None)
             if holder is not None:
-                found.append((rank, ResultOf(key), holder))
-        return found
+                key = ("hold", attempt, holder, rank, number)
+                # In a tuple it is a reference, so that later calls of the worker do not wait for its value.
+                arguments = (attempt, number, rank, (ResultOf(copy),))
+                effects.append(Call(key, workers[holder], "hold", arguments))
+        return effects
 
 
 def _forgotten(copies: Sequence[dict[int, Key]]) -> list[Effect]:

@@ -9,6 +9,7 @@ import msgspec
 
 from runtime._controllers.members import GroupSpec
 
+from .records import Leaving
 from .reports import Complete
 from .validations import Outcome, Pending
 
@@ -97,14 +98,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Failures(Exception):
-    """The workers have failed. `errors`: by rank; none where the run failed as a whole. `preempted`: ranks by node, if
-    machines were taken away too often."""
+    """The workers have failed. `errors`: by rank; none where the run failed as a whole. `preempted`: nodes, if machines
+    were taken away too often."""
 
     def __init__(
         self,
         message: str,
         errors: Mapping[int, BaseException] | None = None,
-        preempted: Mapping[str, list[int]] | None = None,
+        preempted: Mapping[str, Leaving] | None = None,
     ) -> None:
         super().__init__(message)
         self.errors = errors or {}

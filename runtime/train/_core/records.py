@@ -93,10 +93,17 @@ class Answered(msgspec.Struct, frozen=True, tag=True):
     is_list: bool = False
 
 
-class Preempted(msgspec.Struct, frozen=True, tag=True):
-    """To a rank: machines will be taken away. `ranks`: those on them, by node."""
+class Leaving(msgspec.Struct, frozen=True):
+    """A machine that will be taken away. `ranks`: those on it. `deadline_ms`: when, in Unix time; None: nobody said."""
 
-    ranks: dict[str, list[int]]
+    ranks: list[int]
+    deadline_ms: int | None = None
+
+
+class Preempted(msgspec.Struct, frozen=True, tag=True):
+    """To a rank: machines will be taken away. `nodes`: by node, in hex."""
+
+    nodes: dict[str, Leaving]
 
 
 Message = Committed | Answered | Preempted

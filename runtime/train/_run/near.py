@@ -65,12 +65,11 @@ def copied(checkpoint: Checkpoint, part: PartManifest, limit_bytes: int) -> Mapp
     Returns:
         None: they are too large, or not there any more.
     """
-    size_bytes = sum(record.size_bytes for record in part.files.values())
     source, path = checkpoint.resolve()
-    if not source.is_local or not 0 < size_bytes <= limit_bytes:
+    if not source.is_local or not 0 < part.size_bytes <= limit_bytes:
         return None
     own = store.stores(everywhere=False)[0]
-    if size_bytes > (own.free_bytes + own.evictable_bytes) // STORE_SHARE:
+    if part.size_bytes > (own.free_bytes + own.evictable_bytes) // STORE_SHARE:
         return None
     try:
         return {inner: PickleBuffer(source.read(f"{path}/{inner}")) for inner in sorted(part.files)}

@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ from runtime.train._core.records import (
     Committed,
     Copied,
     Joined,
+    Leaving,
     Message,
     Preempted,
     Record,
@@ -37,6 +39,7 @@ from runtime.train._run.upload import Uploads, encoded
 if TYPE_CHECKING:
     from runtime.train._api.checkpoint import Checkpoint
     from runtime.train._core.manifest import PartManifest
+    from runtime.train._run.rank_metrics import RankMetrics
 
 
 UPLOAD_GRACE_S = 2.0
@@ -58,6 +61,7 @@ class Session:
         stamp: begins the names of the call's checkpoints; the same on all ranks.
         validates: the run has a validation function.
         copy_bytes: of each checkpoint so much at most is copied into the object store; 0: nothing.
+        metrics: counts what happens; None: nobody does.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Session:
         stamp: str = "0",
         validates: bool = False,
         copy_bytes: int = 0,
+        metrics: RankMetrics | None = None,
     ) -> None:
         self.context = context
         self.checkpoint = checkpoint
@@ -78,12 +83,13 @@ class Session:
         self._questions = 0
         self._uploads = Uploads()
         self._copy_bytes = copy_bytes
+        self._metrics = metrics
         self._copies: dict[int, Any] = {}  # by report, on their way
         self._outbox: queue.SimpleQueue[Record] = queue.SimpleQueue()
         self._lock = threading.Condition()  # guards what follows
         self._committed = 0
         self._answers: dict[int, bytes] = {}
-        self._preempted: dict[str, list[int]] = {}
+        self._preempted: dict[str, Leaving] = {}
         self._sent = 0
         self._put = 0
         self._is_leaving = False
@@ -108,6 +114,10 @@ class Session:
             self._reports += 1
         self._send(Reported(number, cloudpickle.dumps(metrics), checkpoint, waits, validation))
         return number
+
+    def counted_report(self) -> AbstractContextManager[None]:
+        """Counts a report, whose call is the block."""
+        return self._metrics.report(self.context.get_world_rank()) if self._metrics else nullcontext()
 
     def joined(self) -> None:
         """The rank is connected with the others."""
@@ -144,10 +154,9 @@ class Session:
             part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
         else:
             try:
-                part = storage.upload(checkpoint, folder, rank, self._is_late)
+                part, copy = self._uploaded(checkpoint, folder, self._is_late)
             except Cancelled:
                 raise Left from None
-            copy = self._copied(checkpoint, part)
         if deletes:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
         # Also if it is to leave: the others may have given this report, and the run goes on from the checkpoint then.
@@ -183,15 +192,15 @@ class Session:
         self._send(Asked(number, what, data))
         return decoded(self._answer(number))
 
-    def preempted(self) -> dict[str, list[int]]:
-        """The ranks whose machines will be taken away, by node, as far as any rank knows.
+    def preempted(self) -> dict[str, Leaving]:
+        """The machines that will be taken away, by node, as far as any rank knows.
 
         Raises:
             Left: the training function is to end.
         """
-        known: dict[str, list[int]] = {}
+        known: dict[str, Leaving] = {}
         for data in self.exchange("get_preemption_info", msgspec.msgpack.encode(self._preempted)):
-            known.update(msgspec.msgpack.decode(data, type=dict[str, list[int]]))
+            known.update(msgspec.msgpack.decode(data, type=dict[str, Leaving]))
         return known
 
     def reported_checkpoints(self, are_validated: bool, timeout_s: float | None) -> bytes:
@@ -224,8 +233,8 @@ class Session:
                     self.checkpoint = cloudpickle.loads(checkpoint) if checkpoint else self.checkpoint
                 case Answered(number, data):
                     self._answers[number] = data
-                case Preempted(ranks):
-                    self._preempted = ranks
+                case Preempted(nodes):
+                    self._preempted = nodes
             self._lock.notify_all()
 
     def leave(self) -> None:
@@ -319,8 +328,7 @@ class Session:
                 part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
                 copy = None
             else:
-                part = storage.upload(checkpoint, folder, rank, lambda: self._uploads.is_cancelled)
-                copy = self._copied(checkpoint, part)
+                part, copy = self._uploaded(checkpoint, folder, lambda: self._uploads.is_cancelled)
         except Cancelled:
             pass  # the checkpoint will not be committed
         except Exception as error:
@@ -333,13 +341,19 @@ class Session:
         if deletes:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
 
-    def _copied(self, checkpoint: Checkpoint, part: PartManifest) -> Any:
-        """The files for the object store; None: they are not copied."""
-        if not self._copy_bytes or self.context.storage.is_local:
-            return None
+    def _uploaded(
+        self, checkpoint: Checkpoint, folder: str, is_cancelled: Callable[[], bool]
+    ) -> tuple[PartManifest, Any]:
+        """Uploads files. Returns what they are, and them for the object store; None: they are not copied."""
+        storage, rank, start_s = self.context.storage, self.context.get_world_rank(), time.perf_counter()
+        part = storage.upload(checkpoint, folder, rank, is_cancelled)
+        if self._metrics is not None:
+            self._metrics.uploaded(rank, time.perf_counter() - start_s, part.size_bytes)
+        if not self._copy_bytes or storage.is_local:
+            return part, None
         from runtime.train._run import near
 
-        return near.copied(checkpoint, part, self._copy_bytes)
+        return part, near.copied(checkpoint, part, self._copy_bytes)
 
     def _send_part(self, number: int, part: PartManifest, copy: Any) -> None:
         """The files of a report are in the storage."""

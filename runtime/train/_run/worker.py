@@ -21,6 +21,7 @@ from runtime.train._core.records import Copied, Message, Record, Returned, encod
 from . import session, stacks
 from .backend import Backend
 from .near import FETCH_S, NearFiles
+from .rank_metrics import RankMetrics
 
 ABORT_AFTER_S = 0.2
 """How long a training function that is to leave may go on before its backend is asked to break what it waits for."""
@@ -63,6 +64,7 @@ class Worker:
         self._backend: Backend = cloudpickle.loads(setup.backend)
         self._session: session.Session | None = None
         self._thread: threading.Thread | None = None
+        self._metrics = RankMetrics(setup.name)
         self._attempt = 0
         self._told_to_leave = 0  # the attempt
         self._held: dict[int, tuple[tuple[int, int], Any]] = {}  # see `hold`
@@ -100,6 +102,7 @@ class Worker:
             f"{self._setup.stamp}_{attempt:03d}",
             self._setup.validates,
             self._setup.copy_bytes,
+            self._metrics,
         )
         failure: list[BaseException] = []
         thread = threading.Thread(

@@ -142,7 +142,7 @@ def test_a_run_is_shown_while_it_lasts(
 ) -> None:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "rank 0: step 7" in record.getMessage() and "ray_train_reports" in metrics():
+            if "rank 0: step 7" in record.getMessage() and is_counted(metrics()):
                 (tmp_path / "seen").touch()
 
     monkeypatch.setattr(progress, "LINE_S", 0.1)
@@ -155,6 +155,15 @@ def test_a_run_is_shown_while_it_lasts(
         progress.log.removeHandler(shown)
     assert "shown: running, attempt 1" in caplog.text
     assert (tmp_path / "seen").exists()
+
+
+def is_counted(text: str) -> bool:
+    run = 'ray_train_run_name="shown"'
+    lines = [line for line in text.splitlines() if run in line and 'ray_train_worker_world_rank="0"' in line]
+    return all(
+        any(line.startswith(name) and line.endswith(" 1.0") for line in lines)
+        for name in ("ray_train_reports{", "ray_train_report_total{")
+    )
 
 
 def metrics() -> str:

@@ -20,6 +20,9 @@ from runtime.train._api.trainer import DataParallelTrainer
 from tests.polling import eventually
 from tests.under_test import NAME, ray
 
+DEADLINE_MS = 4_000_000_000_000
+"""When a machine goes that is taken away."""
+
 
 @pytest.fixture(scope="module")
 def cluster(no_leaks: None) -> Iterator[Any]:
@@ -128,6 +131,7 @@ def saves_when_told(config: dict[str, Any]) -> int:
         info = train.get_preemption_info()
         if info is not None:
             assert info.preempted_ranks == [0]
+            assert info.deadline_ms == DEADLINE_MS
             (folder / "own").mkdir()
             (folder / "own" / "step").write_text(str(step))
             train.report({"step": step}, checkpoint=train.Checkpoint.from_directory(str(folder / "own")))
@@ -143,7 +147,9 @@ def test_a_machine_that_is_taken_away_lets_the_function_save_and_is_no_failure(
         assert eventually(lambda: [*tmp_path.glob("on-*")])
         node = next(tmp_path.glob("on-*")).name.removeprefix("on-")
         secret = pathlib.Path(cluster._secret_file).read_bytes().strip()
-        drain = DrainNode(bytes.fromhex(node), "it is wanted elsewhere", only_if_idle=False)
+        drain = DrainNode(
+            bytes.fromhex(node), "it is wanted elsewhere", only_if_idle=False, deadline_ms=DEADLINE_MS
+        )
         ask_control(cluster.address, secret, drain)
         assert eventually(lambda: (tmp_path / "saved").exists())
         cluster.remove_node(cluster.east, allow_graceful=False)

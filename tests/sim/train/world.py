@@ -358,8 +358,8 @@ class TrainEngine(SimEngine):
                         if is_list and training.wants_validated and data != b"0":
                             self.world.fail(f"{data!r} validations are pending")
                         training.told.add(("answer", number))
-                    case Preempted(ranks):
-                        training.preempted = ranks
+                    case Preempted(nodes):
+                        training.preempted = {node: leaving.ranks for node, leaving in nodes.items()}
                 if training.waits_for in training.told:
                     training.waits_for = None
                     self._next(training)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime._controllers.controller import Forget, ResultOf
+from runtime._controllers.controller import Call, Forget, ResultOf
 from runtime.train._core.copies import Copies
 
 
@@ -47,6 +47,11 @@ def test_second_copies_are_on_other_nodes() -> None:
     for rank in range(3):
         copies.add(0, rank, rank)
     copies.committed(0)
-    assert copies.second(["x", "x", "y"]) == [(0, ResultOf(0), 2), (1, ResultOf(1), 2), (2, ResultOf(2), 0)]
-    assert copies.second(["x", "x", "x"]) == []
-    assert copies.second(["x"]) == []
+    found = copies.hold(7, 0, ["w0", "w1", "w2"], ["x", "x", "y"])
+    assert [(call.actor, call.args) for call in found if isinstance(call, Call)] == [
+        ("w2", (7, 0, 0, (ResultOf(0),))),
+        ("w2", (7, 0, 1, (ResultOf(1),))),
+        ("w0", (7, 0, 2, (ResultOf(2),))),
+    ]
+    assert copies.hold(7, 0, ["w0", "w1", "w2"], ["x", "x", "x"]) == []
+    assert copies.hold(7, 0, ["w0"], ["x"]) == []
