@@ -449,8 +449,8 @@ TRAIN_STORAGE_TIMEOUT_S = _training.number(
 TRAIN_COPY_BYTES = _training.whole(
     "CLUSTERCTL_TRAIN_COPY_BYTES",
     256 << 20,
-    "Of a checkpoint in a remote storage, a rank's files up to this size together are also kept in the object stores of "
-    "two nodes, as long as it is the latest; 0: none are.",
+    "Of a checkpoint in a remote storage, a rank's files up to this size together are also kept in the object stores "
+    "of two nodes, as long as it is the latest; 0: none are.",
 )
 
 _tuning = Section("Tuning", "Read by the process that calls `fit`.")
