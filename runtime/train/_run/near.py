@@ -9,16 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pickle import PickleBuffer
-from typing import TYPE_CHECKING
-
 import runtime
 from runtime._extension import store
 from runtime.exceptions import RayError
 from runtime.object_ref import ObjectRef
 from runtime.train._core.manifest import PartManifest
-
-if TYPE_CHECKING:
-    from runtime.train._api.checkpoint import Checkpoint
+from runtime.train._run.files import Files
 
 _log = logging.getLogger(__name__)
 
@@ -54,18 +50,19 @@ class NearFiles:
         self._copies.clear()
 
 
-def copied(checkpoint: Checkpoint, part: PartManifest, limit_bytes: int) -> Mapping[str, PickleBuffer] | None:
+def copied(
+    source: Files, path: str, part: PartManifest, limit_bytes: int
+) -> Mapping[str, PickleBuffer] | None:
     """The files of a rank, as a value that the object store maps rather than copies when it is read.
 
     Args:
-        checkpoint: has them in a local folder.
+        source, path: the folder that has them.
         part: their names and sizes.
         limit_bytes: of all files together.
 
     Returns:
-        None: they are too large, or not there any more.
+        None: they are too large, not there any more, or not local.
     """
-    source, path = checkpoint.resolve()
     if not source.is_local or not 0 < part.size_bytes <= limit_bytes:
         return None
     own = store.stores(everywhere=False)[0]

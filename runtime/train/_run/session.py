@@ -353,7 +353,7 @@ class Session:
             return part, None
         from runtime.train._run import near
 
-        return part, near.copied(checkpoint, part, self._copy_bytes)
+        return part, near.copied(*checkpoint.resolve(), part, self._copy_bytes)
 
     def _send_part(self, number: int, part: PartManifest, copy: Any) -> None:
         """The files of a report are in the storage."""

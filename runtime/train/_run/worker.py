@@ -93,7 +93,7 @@ class Worker:
         if attempt <= self._told_to_leave:  # the message that said so was faster
             return
         latest = cloudpickle.loads(checkpoint) if checkpoint else None
-        if copies:
+        if copies and latest is not None:
             latest = latest.with_copies(NearFiles(copies))
         own = session.Session(
             self._context(place),

@@ -94,6 +94,7 @@ def test_a_run_grows_when_there_is_room_and_its_workers_keep_their_processes(
 ) -> None:
     blocker = Blocker.options(num_cpus=2, label_selector={"zone": "east"}).remote()
     ray.get(blocker.ready.remote())
+    assert eventually(lambda: ray.available_resources().get("CPU") == 2)
     marks = tmp_path / "marks"
     marks.mkdir()
 
@@ -186,7 +187,9 @@ def goes_on(config: dict[str, Any]) -> tuple[str, dict[str, int]]:
     raise AssertionError("nobody has taken the node away")
 
 
-def test_a_restart_reads_the_latest_checkpoint_from_object_stores(cluster: Any, tmp_path: pathlib.Path) -> None:
+def test_a_restart_reads_the_latest_checkpoint_from_object_stores(
+    cluster: Any, tmp_path: pathlib.Path
+) -> None:
     storage = slow_storage_in(tmp_path / "remote")
 
     def held() -> bool:
@@ -206,7 +209,9 @@ def test_a_restart_reads_the_latest_checkpoint_from_object_stores(cluster: Any, 
         train_loop_config={"folder": str(tmp_path)},
         scaling_config=train.ScalingConfig(num_workers=2, placement_strategy="STRICT_SPREAD"),
         run_config=train.RunConfig(
-            storage_path="runs", storage_filesystem=storage, failure_config=train.FailureConfig(max_failures=1)
+            storage_path="runs",
+            storage_filesystem=storage,
+            failure_config=train.FailureConfig(max_failures=1),
         ),
     ).fit()
     taking.join()

@@ -84,4 +84,5 @@ def test_copies_that_are_released_are_not_read(checkpoint: Checkpoint, slow: Slo
 @pytest.mark.parametrize("limit", [0, 5])
 def test_what_is_too_large_is_not_copied(tmp_path: pathlib.Path, limit: int) -> None:
     part = PartManifest(0, {"a": FileRecord(3, 0), "b": FileRecord(3, 0)})
-    assert near.copied(folder_of(tmp_path / "own", a=b"aaa", b=b"bbb"), part, limit) is None
+    own = folder_of(tmp_path / "own", a=b"aaa", b=b"bbb")
+    assert near.copied(*own.resolve(), part, limit) is None
