@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from runtime._controllers.controller import Call, Key, Wait
+from runtime._controllers.controller import Call, Effect, Key, Sleep, Wait
 from runtime.exceptions import ActorDiedError, RayActorError
 
+from .limits import LEAVE_S, STACKS_S
 from .ranks import Place
 from .records import Message, Wanted
 from .reports import Ledger
@@ -89,6 +90,8 @@ class Attempt:
         self.gathered: dict[str, object] = dict.fromkeys(missing)
         self.missing = set(missing)
         self.is_preparing = bool(number)
+        self.has_begun = False
+        """The training function was called."""
         self.is_leaving = False
         self.committed = 0
         """How many of its reports are committed."""
@@ -121,6 +124,25 @@ class Attempt:
         self._told += 1
         key = ("tell", self.number, rank, self._told)
         return Call(key, self.workers[rank], "tell", (self.number, message))
+
+    def leave(self) -> list[Effect]:
+        """Has all ranks leave the training function."""
+        if self.is_leaving:
+            return []
+        self.is_leaving, self.is_preparing = True, False
+        number = self.number
+        effects: list[Effect] = [Sleep(("leave", number), LEAVE_S)] if self.active else []
+        for rank in sorted(self.active):
+            effects.append(Call(("leave", number, rank), self.workers[rank], "leave", (number,)))
+        return effects
+
+    def ask_for_stacks(self, what: str) -> list[Effect]:
+        """Asks all ranks where they are, since a wait takes too long."""
+        self.stalled = what
+        effects: list[Effect] = [Sleep(("stacks", self.number), STACKS_S)]
+        for rank in sorted(self.active):
+            effects.append(Call(("stack", self.number, rank), self.workers[rank], "stack", fetch=True))
+        return effects
 
     def process_ended(self, worker: Key, reason: str) -> None:
         """The process of a worker has ended, and the cluster knows why."""

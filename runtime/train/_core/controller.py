@@ -47,7 +47,7 @@ from .attempt import Attempt
 from .copies import Copies
 from .failure_policy import Decision, FailurePolicy
 from .keeping import TIDY, Keeping
-from .limits import END_S, EXPLAINED_S, LEAVE_S, REPLACE_S, STACKS_S, STARTS, TAKEN
+from .limits import END_S, EXPLAINED_S, REPLACE_S, STARTS, TAKEN
 from .plan import ABORT, Aborted, Failures, Keeper, Plan
 from .processes import Machines, Processes
 from .ranks import placed
@@ -231,9 +231,11 @@ class TrainController:
                 effects += self._group.end(now)  # those of the workers
             if not self._validations.are_pending and self._keeping.is_tidy:
                 effects += self._keeping.put("close", self._keeper.close, (self._end, self._value))
-        elif self.machine.state in STARTING and not attempt.is_preparing and self._enough_are_up():
-            # It begins from the last checkpoint of the one before.
-            effects += self._prepare(now)
+        elif self.machine.state in STARTING and not attempt.is_preparing:
+            if self.plan.new_processes and attempt.has_begun:
+                effects += self._processes.replace(attempt.workers, attempt.restarts)
+            if self._enough_are_up():  # it begins from the last checkpoint of the one before
+                effects += self._prepare(now)
         return effects
 
     def _ready(self) -> list[Key]:
@@ -275,6 +277,7 @@ class TrainController:
         if not is_same or not {*attempt.workers} <= {*self._ready()}:
             return []  # where the ranks meet may be gone: all of it once more
         self._lost_starts = 0
+        attempt.has_begun = True
         self._move(Input.STARTED, now)
         effects: list[Effect] = []
         shards: Any = attempt.gathered.get("shards")
@@ -352,7 +355,7 @@ class TrainController:
         starting = self._group.in_state(MemberState.STARTING)
         if any(now - member.since_s < self._patience_s for member in starting):
             return []  # rather once for all of them
-        effects = [*self._leave(now), *self._wait_for_workers()]
+        effects = [*self.attempt.leave(), *self._wait_for_workers()]
         self._move(Input.RESIZE, now)
         return effects
 
@@ -510,11 +513,11 @@ class TrainController:
             effects.append(Sleep(("explained", attempt.number), EXPLAINED_S))
         match decision:
             case Decision.GIVE_UP:
-                effects += self._leave(now)
+                effects += self.attempt.leave()
                 self._end = Failures("The training function has failed.", attempt.errors, taken)
                 self._move(Input.OVER, now)
             case Decision.WARM:
-                effects += [*self._leave(now), *self._wait_for_workers()]
+                effects += [*self.attempt.leave(), *self._wait_for_workers()]
                 self._move(Input.WARM_RESTART, now)
             case Decision.COLD:
                 attempt.is_leaving = True
@@ -529,17 +532,6 @@ class TrainController:
         failed = (attempt.untold_failures, dict(attempt.errors))
         attempt.untold_failures = None
         return self._keeping.put("failed", self._keeper.failed, failed)
-
-    def _leave(self, now: float) -> list[Effect]:
-        attempt = self.attempt
-        if attempt.is_leaving:
-            return []
-        attempt.is_leaving, attempt.is_preparing = True, False
-        number = attempt.number
-        effects: list[Effect] = [Sleep(("leave", number), LEAVE_S)] if attempt.active else []
-        for rank in sorted(attempt.active):
-            effects.append(Call(("leave", number, rank), attempt.workers[rank], "leave", (number,)))
-        return effects
 
     def _cold(self, now: float) -> list[Effect]:
         """Ends all processes and starts new ones. What they have said before is still taken."""
@@ -558,7 +550,7 @@ class TrainController:
         if self.machine.state is State.SHUTTING_DOWN or not self.machine.can(Input.OVER):
             return []
         self._end = error
-        effects = self._leave(now)
+        effects = self.attempt.leave()
         self._move(Input.OVER, now)
         return effects
 
@@ -568,12 +560,7 @@ class TrainController:
         attempt = self.attempt
         match wait.key:
             case ("rank", int(_)) if not attempt.stalled and not attempt.is_leaving:
-                attempt.stalled = wait.what
-                number = attempt.number
-                effects: list[Effect] = [Sleep(("stacks", number), STACKS_S)]
-                for rank in sorted(attempt.active):
-                    effects.append(Call(("stack", number, rank), attempt.workers[rank], "stack", fetch=True))
-                return effects
+                return attempt.ask_for_stacks(wait.what)
             case ("replaced", _) if self.machine.state in STARTING:
                 return self._cold(now)
         return []

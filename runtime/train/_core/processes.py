@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from runtime._controllers.controller import Key, Wait
+from runtime._controllers.controller import Effect, Key, Restart, Wait
 
 from .limits import REPLACED_S
 from .records import Leaving
@@ -24,6 +24,15 @@ class Processes:
     def gone(self, worker: Key, restarts: int) -> None:
         """The process that a worker had after so many restarts has ended."""
         self._needed[worker] = restarts + 1
+
+    def replace(self, workers: Sequence[Key], restarts: Sequence[int]) -> list[Effect]:
+        """Ends the processes that workers had after so many restarts, unless they have ended."""
+        effects: list[Effect] = []
+        for worker, count in zip(workers, restarts, strict=True):
+            if self._restarts.get(worker, 0) == count and self._needed.get(worker, 0) <= count:
+                self.gone(worker, count)
+                effects.append(Restart(worker))
+        return effects
 
     def restarts(self, workers: Iterable[Key]) -> list[int]:
         """How often each has been restarted."""

@@ -130,6 +130,7 @@ def _plan(job: Job, keeper: RunKeeper) -> Plan:
         max_failures=job.run.failure_config.max_failures,
         max_preemptions=job.run.failure_config.max_preemption_failures,
         has_rendezvous=job.backend.has_rendezvous,
+        new_processes=job.backend.needs_new_process,
         shards_of=shards_of,
         stall_s=job.report_timeout_s,
         validation=validation.task() if job.validation is not None else None,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pickle import PickleBuffer
+
 import runtime
 from runtime._extension import store
 from runtime.exceptions import RayError

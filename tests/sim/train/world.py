@@ -58,6 +58,7 @@ class Program:
     restarts_late_s: float = 20.0
     large: float = 0.2
     copies: float = 0.7
+    once: bool = False
     validations: float = 0.0
     validation_timeout_s: float | None = None
 
@@ -197,6 +198,7 @@ class TrainEngine(SimEngine):
         self.nodes = [f"node-{number}" for number in range(nodes)]
         self.trainings: dict[Key, Training] = {}
         self.all: list[Training] = []
+        self._used: set[tuple[Key, int]] = set()  # processes that have run the function
 
     def take(self, timeout_s: float | None) -> Sequence[Event]:
         if self.world.now > LONGEST_S:
@@ -265,6 +267,9 @@ class TrainEngine(SimEngine):
         attempt, place, _, _, checkpoint, copies = call.args
         if [step for step, _ in copies if str(step).encode() != checkpoint] or len(set(copies)) < len(copies):
             self.world.fail(f"these are no copies of the checkpoint {checkpoint!r}: {copies}")
+        if self.program.once and (actor.key, actor.life) in self._used:
+            self.world.fail(f"attempt {attempt} begins in a process of {actor.key} that has run the function")
+        self._used.add((actor.key, actor.life))
         others = {one.attempt for one in self.all if not one.has_ended}
         if others - {attempt}:
             self.world.fail(f"attempt {attempt} begins while {others} run")
