@@ -90,6 +90,7 @@ class DrainNode(Message, Request[Ok], frozen=True, array_like=True, tag=106):
     node_id: bytes
     reason: str
     only_if_idle: bool = True
+    deadline_ms: int = 0  # when its machine goes, in Unix time; 0: not known
 
 
 class Drain(Message, Request[Ok], frozen=True, array_like=True, tag=107):

@@ -6,6 +6,7 @@ runners are wanted as trials wait. A runner ends with its trial, or takes the ne
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -46,9 +47,11 @@ from .trial import Trial, TrialState
 
 LOOK = "look"
 """The request for a view of the experiment."""
-BUDGET, FLUSH = "budget", "flush"
+BUDGET, FLUSH, CPUS = "budget", "flush", "cpus"
 """Timers."""
 FLUSH_S = 0.2
+CPUS_S = 5.0
+"""How often the CPUs of the cluster are looked for."""
 LEAVE_LIMIT_S = 600.0
 """How long a trial may take to save a checkpoint and to clean up; then its process is ended."""
 
@@ -137,6 +140,7 @@ class Setting(msgspec.Struct, frozen=True):
         budget_s: after so long the experiment ends; None: never.
         ahead: how many results a trial may be ahead of the scheduler.
         view: what a look shows.
+        cpus: called in a thread now and then: the CPUs of the cluster; None: they do not matter.
     """
 
     runner: Any
@@ -151,6 +155,7 @@ class Setting(msgspec.Struct, frozen=True):
     budget_s: float | None = None
     ahead: int = 1
     view: Callable[[Study], Any] = lambda study: dict(study.counts)
+    cpus: Callable[[], float] | None = None
 
 
 class Experiment:
@@ -175,6 +180,8 @@ class Experiment:
         self._coming: dict[tuple[Any, ...], int] = {}  # runners that are not up yet, by shape
         self._number = 0
         self._started_s = 0.0
+        self._cpus = math.inf  # of the cluster
+        self._cpus_each = 0.0  # of the trial that was begun last
 
     # ------------------------------------------------------------ the controller
 
@@ -183,7 +190,7 @@ class Experiment:
         match event:
             case Begin():
                 self._started_s = now
-                effects.append(Sleep(FLUSH, FLUSH_S))
+                effects += [Sleep(FLUSH, FLUSH_S), *self._look_for_cpus()]
                 if self._setting.budget_s is not None:
                     effects.append(Sleep(BUDGET, self._setting.budget_s))
             case ActorUp(("runner", int(number))):
@@ -209,6 +216,10 @@ class Experiment:
             case TimerFired("flush"):
                 self._flush()
                 effects.append(Sleep(FLUSH, FLUSH_S))
+            case Done("cpus", cpus):
+                self._cpus = cpus
+            case TimerFired("cpus"):
+                effects += self._look_for_cpus()
             case Requested(number):
                 effects.append(Reply(number, self._setting.view(self.study)))
         if isinstance(event, Done | Failed):
@@ -276,16 +287,24 @@ class Experiment:
     def _begin_one(self) -> bool:
         """Has the scheduler choose a trial, if there is room for one more. Returns whether there is one."""
         setting, study = self._setting, self.study
-        waiting = study.counts[TrialState.STARTING]
-        if waiting >= setting.most_waiting:
+        waiting, running = study.counts[TrialState.STARTING], study.counts[TrialState.RUNNING]
+        # Trials that lend their CPUs, as those do that wait for a training, let others begin. Not without end.
+        lending = max(0.0, running - self._cpus / self._cpus_each) if self._cpus_each else 0.0
+        if waiting + lending >= setting.most_waiting:
             return False
-        if setting.most_running and waiting + study.counts[TrialState.RUNNING] >= setting.most_running:
+        if setting.most_running and waiting + running >= setting.most_running:
             return False
         trial = study.choose(setting.most_waiting)
         if trial is None:
             return False
-        self._waiting.setdefault(trial.placement_group_factory.shape, deque()).append(trial)
+        factory = trial.placement_group_factory
+        self._cpus_each = factory.required_resources.get("CPU", 0.0)
+        self._waiting.setdefault(factory.shape, deque()).append(trial)
         return True
+
+    def _look_for_cpus(self) -> list[Effect]:
+        cpus = self._setting.cpus
+        return [] if cpus is None else [Perform(CPUS, cpus), Sleep(CPUS, CPUS_S)]
 
     def _serve(
         self, shape: tuple[Any, ...], waiting: deque[Trial], effects: list[Effect], now: float

@@ -348,7 +348,13 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
         budget_s=tune.budget_s,
         ahead=1 if decides else AHEAD,
         view=progress.view_of,
+        cpus=_cpus,
     )
+
+
+def _cpus() -> float:
+    cpus: float = runtime.cluster_resources().get("CPU", 0.0)
+    return cpus
 
 
 def _options(factory: PlacementGroupFactory, group: Any) -> dict[str, Any]:
