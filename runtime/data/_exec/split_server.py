@@ -117,7 +117,7 @@ class SplitServer:
 
         for ref, bundle in self._dataset._bundles(optimize(self._dataset._node), ahead=self._parts):
             if bundle.rows:
-                nodes = _nodes_of(ref) if self._homes and not self._equal else ()
+                nodes = _nodes_of(ref) if self._homes else ()
                 yield Block(
                     ref, bundle.rows, bundle.start, 0 if bundle.is_given else bundle.size_bytes, nodes
                 )
@@ -226,9 +226,16 @@ class SplitIterator(DataIterator):
 
 
 def iterators(dataset: Any, parts: int, equal: bool, homes: Sequence[str | None] = ()) -> list[DataIterator]:
-    """An iterator for each part; the actor ends with the last of them. `homes`: see `SplitServer`."""
+    """An iterator for each part; the actor ends with the last of them.
+
+    Args:
+        homes: see `SplitServer`. They do not count if parts must have the same rows in each run: with `equal` and
+            `preserve_order`.
+    """
     import runtime
 
+    if len(set(homes)) < 2 or (equal and dataset._context.execution_options.preserve_order):
+        homes = ()
     actor = runtime.remote(num_cpus=0, max_concurrency=parts + 2)(SplitServer)
     server = actor.remote(dataset, parts, equal, homes)
     return [

@@ -44,3 +44,12 @@ def test_readers_get_the_blocks_of_their_nodes(cluster: Any) -> None:
         server = SplitServer(made, 2, False, homes)
         found = [ray.get(server.next(part, 0)[0][0])["number"][0].as_py() for part in (0, 1)]
         assert [nodes[number] for number in found] == homes
+
+    for is_ordered, homes in ((False, nodes), (False, nodes[::-1]), (True, nodes)):
+        made.context.execution_options.preserve_order = is_ordered
+        parts = made.streaming_split(2, equal=True, locality_hints=homes)
+        read = [[row["number"] for row in part.iter_rows()] for part in parts]
+        wanted = (
+            [sorted([0, 1] * 50_000)] * 2 if is_ordered else [[nodes.index(home)] * 100_000 for home in homes]
+        )
+        assert read == wanted
