@@ -131,6 +131,13 @@ class SplitServer:
         return self._dataset.schema()  # type: ignore[no-any-return]
 
 
+def _used(homes: Sequence[str | None], equal: bool, context: DataContext) -> Sequence[str | None]:
+    """The homes of readers that blocks are dealt by: none if all are one, or if parts have the same rows in each run,
+    so that they can be resumed."""
+    is_fixed = equal and context.execution_options.preserve_order
+    return () if is_fixed or len(set(homes)) < 2 else homes
+
+
 def _nodes_of(ref: Any) -> tuple[str, ...]:
     from runtime._extension.store import locations
     from runtime.exceptions import GetTimeoutError
@@ -226,16 +233,10 @@ class SplitIterator(DataIterator):
 
 
 def iterators(dataset: Any, parts: int, equal: bool, homes: Sequence[str | None] = ()) -> list[DataIterator]:
-    """An iterator for each part; the actor ends with the last of them.
-
-    Args:
-        homes: see `SplitServer`. They do not count if parts must have the same rows in each run: with `equal` and
-            `preserve_order`.
-    """
+    """An iterator for each part; the actor ends with the last of them. `homes`: see `SplitServer`."""
     import runtime
 
-    if len(set(homes)) < 2 or (equal and dataset._context.execution_options.preserve_order):
-        homes = ()
+    homes = _used(homes, equal, dataset._context)
     actor = runtime.remote(num_cpus=0, max_concurrency=parts + 2)(SplitServer)
     server = actor.remote(dataset, parts, equal, homes)
     return [

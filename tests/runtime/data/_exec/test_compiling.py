@@ -14,7 +14,7 @@ from runtime.data.context import DataContext
 from runtime.data.dataset import Dataset
 from runtime.data.read_api import range as data_range
 
-FACTS = sizing.Facts(4.0, 1 << 30, {"a": 4.0})
+FACTS = sizing.Facts(4.0, 1 << 30, {"a0" * 28: 4.0})
 
 
 def options(dataset: Dataset, context: DataContext) -> list[dict[str, Any]]:
