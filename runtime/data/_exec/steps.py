@@ -258,9 +258,9 @@ class UdfStep:
             case "map_batches" | "map_groups":
                 return _by_batch(tables, self.udf, fn)
             case "map":
-                return _by_row(tables, self.udf, fn, _one_each)
+                return _by_row(tables, self.udf, fn, list.append)
             case "flat_map":
-                return _by_row(tables, self.udf, fn, _some_each)
+                return _by_row(tables, self.udf, fn, _extend)
             case "filter":
                 return _kept(tables, self.udf, fn)
         raise AssertionError(self.udf.kind)
@@ -358,62 +358,28 @@ def _batches_async(tables: Tables, udf: Udf, fn: Callable[..., Any], runner: asy
             yield _returned(each, udf)
 
 
-class _Results:
-    """What a function has made of rows. `rows`: how many it has dealt with, also after one has raised."""
-
-    def __init__(self) -> None:
-        self.made: list[Any] = []
-        self.rows = 0
-
-
-Collect = Callable[[_Results, Iterator[Any]], None]
+def _extend(made: list[Any], result: Any) -> None:
+    # Asking a class of collections.abc takes longer than making a row, and nearly all results are lists.
+    if type(result) is not list and (isinstance(result, Mapping) or not isinstance(result, Iterable)):
+        raise TypeError(f"flat_map's function must return a list of rows, not {type(result).__name__}.")
+    made.extend(result)
 
 
-def _one_each(results: _Results, values: Iterator[Any]) -> None:
-    try:
-        results.made.extend(values)
-    finally:  # a list keeps what came before an error
-        results.rows = len(results.made)
-
-
-def _some_each(results: _Results, values: Iterator[Any]) -> None:
-    made = results.made
-    for value in values:
-        # Asking a class of collections.abc takes longer than making a row, and nearly all results are lists.
-        if type(value) is not list and (isinstance(value, Mapping) or not isinstance(value, Iterable)):
-            raise TypeError(f"flat_map's function must return a list of rows, not {type(value).__name__}.")
-        made.extend(value)
-        results.rows += 1
-
-
-def _truths(results: _Results, values: Iterator[Any]) -> None:
-    _one_each(results, map(bool, values))
-
-
-def _made_of_rows(table: pa.Table, udf: Udf, fn: Callable[..., Any], collect: Collect) -> Iterator[list[Any]]:
-    """What the function makes of the rows of a table, ROWS_AT_A_TIME at a time. It is called by `map`, which costs less
-    than a loop."""
-    from runtime.data._block.batch import rows
-
-    source = rows(table)
-    for start in range(0, table.num_rows, ROWS_AT_A_TIME):
-        wanted, results = min(ROWS_AT_A_TIME, table.num_rows - start), _Results()
-        try:
-            collect(results, map(fn, itertools.islice(source, wanted)))
-            if results.rows < wanted:
-                raise RuntimeError(f"{udf.name} has raised StopIteration.")
-        except Exception as error:
-            _name_row(error, udf, start + results.rows, table)
-            raise
-        yield results.made
-
-
-def _by_row(tables: Tables, udf: Udf, fn: Callable[..., Any], collect: Collect) -> Tables:
-    from runtime.data._block.batch import Rows
+def _by_row(
+    tables: Tables, udf: Udf, fn: Callable[..., Any], add: Callable[[list[Any], Any], None]
+) -> Tables:
+    from runtime.data._block.batch import Rows, rows
 
     for table in tables:
-        collected = Rows()
-        for made in _made_of_rows(table, udf, fn, collect):
+        number, numbered, collected = -1, enumerate(rows(table)), Rows()
+        for _ in range(0, table.num_rows, ROWS_AT_A_TIME):
+            made: list[Any] = []
+            try:
+                for number, row in itertools.islice(numbered, ROWS_AT_A_TIME):  # noqa: B007
+                    add(made, fn(row))
+            except Exception as error:
+                _name_row(error, udf, number, table)
+                raise
             _require_rows(made, udf)
             collected.add(made)
         if collected:
@@ -429,13 +395,22 @@ def _require_rows(made: list[Any], udf: Udf) -> None:
 
 
 def _kept(tables: Tables, udf: Udf, fn: Callable[..., Any]) -> Tables:
-    from runtime.data._block.arrays import of_sequence
+    import pyarrow as pa
+
+    from runtime.data._block.batch import rows
 
     for table in tables:
-        keep = [truth for made in _made_of_rows(table, udf, fn, _truths) for truth in made]
-        yield table.filter(of_sequence(keep)) if keep else table
+        number = -1
+        keep: list[bool] = []
+        try:
+            for number, row in enumerate(rows(table)):  # noqa: B007
+                keep.append(bool(fn(row)))
+        except Exception as error:
+            _name_row(error, udf, number, table)
+            raise
+        yield table.filter(pa.array(keep, pa.bool_()))
 
 
 def _name_row(error: Exception, udf: Udf, number: int, table: pa.Table) -> None:
-    row = table.slice(number, 1).to_pylist()
+    row = table.slice(number, 1).to_pylist() if number >= 0 else [{}]
     error.add_note(f"In {udf.name}, at row {number} of its block: {str(row[0])[:300]}")

@@ -101,23 +101,6 @@ def test_what_is_no_row_is_named(kind: nodes.UdfKind, fn: Callable[[Any], Any], 
         outputs(kind, fn)
 
 
-def test_filters_take_all_truth_values() -> None:
-    assert outputs("filter", lambda row: [] if row["x"] == 2 else "yes") == [[{"x": 1}], [], [{"x": 3}]]
-
-
-@pytest.mark.parametrize("kind", ["map", "flat_map", "filter"])
-def test_a_function_that_raises_stop_iteration_fails(kind: nodes.UdfKind) -> None:
-    """Otherwise `map` would take it for the end of the rows."""
-    with pytest.raises(RuntimeError, match="has raised StopIteration") as caught:
-        outputs(
-            kind,
-            lambda row: (
-                [row] if row["x"] == 1 and kind == "flat_map" else row if row["x"] == 1 else next(iter(()))
-            ),
-        )
-    assert "at row 1 of its block: {'x': 2}" in "".join(caught.value.__notes__)
-
-
 def test_rows_of_a_large_block() -> None:
     count = 2 * ROWS_AT_A_TIME + 1
     table = pa.table({"x": range(count)})
