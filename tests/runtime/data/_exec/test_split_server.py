@@ -48,6 +48,7 @@ def test_readers_get_the_blocks_of_their_nodes(cluster: Any) -> None:
             server.next(part, 0) for part in (0, 1)
         ]  # not read here, or the driver's node would have them too
         assert found == [[(refs[nodes.index(home)], 0, 100_000)] for home in homes]
+        assert [server.next(part, 0) for part in (0, 1)] == [[], []]
 
 
 @pytest.mark.parametrize(
