@@ -76,6 +76,8 @@ def joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
             return np.concatenate(parts)
         ends = begins + part.nbytes
     begins = first.__array_interface__["data"][0]
+    if ends == begins:  # there are no bytes to view
+        return np.concatenate(parts)
     memory = pa.foreign_buffer(begins, ends - begins, base=tuple(parts))
     return np.frombuffer(memory, first.dtype).reshape((-1, *first.shape[1:]))
 

@@ -51,6 +51,12 @@ def test_chunks_whose_memory_adjoins_are_not_copied() -> None:
         np.testing.assert_array_equal(copied, np.concatenate([tensor.to_numpy(each) for each in others]))
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (6, 0)])
+def test_chunks_without_bytes(shape: tuple[int, int]) -> None:
+    column = tensor.from_numpy(np.zeros(shape))
+    assert tensor.to_numpy(pa.chunked_array([column.slice(0, 2), column.slice(2)])).shape == shape
+
+
 def test_a_view_of_adjoining_chunks_keeps_their_memory() -> None:
     column = tensor.from_numpy(np.arange(100_000).reshape(1000, 100))
     view = tensor.to_numpy(pa.chunked_array([column.slice(0, 500), column.slice(500)]))
