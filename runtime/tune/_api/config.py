@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 from runtime.train._api import config as train_config
 from runtime.train._run.files import is_local, local_path
@@ -153,22 +153,37 @@ class RunConfig:
         return ("stdout", "stderr") if self.log_to_file else ("", "")
 
 
+class ResumeType(Enum):
+    """What becomes of trials of one kind when their experiment is restored."""
+
+    RESUME = "resume"
+    """They run, from their latest checkpoints."""
+    RESTART = "restart"
+    """They run, from the beginning."""
+    SKIP = "skip"
+    """They do not run. Those that had not ended have ended then."""
+
+
+@dataclass
 class ResumeConfig:
-    """What becomes of trials of an experiment that is restored."""
+    """What becomes of the trials of an experiment that is restored.
 
-    class ResumeType(Enum):
-        """What becomes of trials of one kind."""
+    Attributes:
+        finished: those that had ended without an error.
+        unfinished: those that had not ended, or not begun.
+        errored: those that failed.
 
-        RESUME = "resume"
-        RESTART = "restart"
-        SKIP = "skip"
+    Raises:
+        ValueError: a value is no `ResumeType`.
+    """
 
-    def __init__(
-        self,
-        finished: ResumeType = ResumeType.SKIP,
-        unfinished: ResumeType = ResumeType.RESUME,
-        errored: ResumeType = ResumeType.SKIP,
-    ) -> None:
-        self.finished = finished
-        self.unfinished = unfinished
-        self.errored = errored
+    ResumeType: ClassVar = ResumeType
+
+    finished: ResumeType = ResumeType.SKIP
+    unfinished: ResumeType = ResumeType.RESUME
+    errored: ResumeType = ResumeType.SKIP
+
+    def __post_init__(self) -> None:
+        self.finished, self.unfinished, self.errored = map(
+            ResumeType, (self.finished, self.unfinished, self.errored)
+        )

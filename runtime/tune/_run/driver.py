@@ -21,7 +21,7 @@ from runtime._extension import workers
 from runtime._system import settings
 from runtime.train._run.storage import RunStorage
 from runtime.tune._api.callback import Callback
-from runtime.tune._api.config import RunConfig, TuneConfig
+from runtime.tune._api.config import ResumeConfig, RunConfig, TuneConfig
 from runtime.tune._api.exceptions import TuneError
 from runtime.tune._api.resources import PlacementGroupFactory, resources_to_factory
 from runtime.tune._api.trainable import Equipped, Trainable
@@ -65,15 +65,6 @@ class Definition:
     date: str
 
 
-@dataclass
-class Resume:
-    """What becomes of trials of a restored experiment."""
-
-    unfinished: bool = True
-    errored: bool = False
-    restart_errored: bool = False
-
-
 def define(param_space: Mapping[str, Any] | None, tune: TuneConfig, run: RunConfig) -> Definition:
     """A new experiment."""
     return Definition(
@@ -103,7 +94,7 @@ def load(storage: RunStorage) -> Definition:
     return definition
 
 
-def fit(trainable: Equipped, definition: Definition, resume: Resume | None = None) -> list[Trial]:
+def fit(trainable: Equipped, definition: Definition, resume: ResumeConfig | None = None) -> list[Trial]:
     """Runs an experiment to its end, or until Ctrl-C. Returns the trials.
 
     Args:
@@ -145,10 +136,7 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
     if not past:
         study.begin(getattr(rules.searcher, "seed", None))
     if resume is not None:
-        if not resume.unfinished:
-            study.give_up_unfinished()
-        if resume.errored or resume.restart_errored:
-            study.resume_errored(from_checkpoint=not resume.restart_errored)
+        study.resume(resume)
     setting = _setting(trainable, definition, folder, rules)
     if reports is not None:
         callbacks.append(reports)  # after the replay, which is no progress
@@ -359,6 +347,7 @@ def _options(factory: PlacementGroupFactory, group: Any) -> dict[str, Any]:
         "max_restarts": 0,
         "max_concurrency": 3,
         "runtime_env": workers.preloaded("runtime.tune._run.runner"),
+        "_metadata": {workers.SPARE: True},
     }
     if "memory" in resources:
         options["memory"] = resources.pop("memory")
