@@ -271,7 +271,8 @@ def test_a_class_that_is_stopped_saves_at_its_end_and_cleans_up(tmp_path: pathli
     assert not grid.errors
     assert all(each.checkpoint is not None for each in grid)
     assert sorted(path.name for path in tmp_path.glob("cleaned*")) == ["cleaned 1 3", "cleaned 2 3"]
-    done = [[json.loads(line)["done"] for line in open(f"{each.path}/result.json")] for each in grid]
+    logged = [pathlib.Path(each.path, "result.json").read_text().splitlines() for each in grid]
+    done = [[json.loads(line)["done"] for line in lines] for lines in logged]
     assert done == [[False, False, True]] * 2
 
 
