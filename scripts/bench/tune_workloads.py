@@ -14,6 +14,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+import tune_tables as tables
 import tune_trials as trials
 import tune_work as work
 from comparison import Measuring
@@ -25,6 +26,7 @@ from tune_killing import killed_study
 SETTLE_S = 2.0
 OURS = "runtime"
 MANY = ("many no-op trials", "many no-op trials: cost of the first", "many no-op trials: cost of the last")
+TABLES = "models of scikit-learn on real tables"
 SIMULATED = ("simulated trials", "simulated trials: the whole")
 
 
@@ -55,11 +57,13 @@ class Workloads:
             self.long,
             self.keeping,
             self.population,
+            self.tables,
             self.memory,
         ]
         if self.m.module == OURS:
             parts += [self.many, self.simulated]
-        self.m.ray.cloudpickle.register_pickle_by_value(trials)
+        for module in (trials, tables):
+            self.m.ray.cloudpickle.register_pickle_by_value(module)
         try:
             self.m.init(2)
             self._fit(trials.empty, {})  # what only the first fit of a process does
@@ -200,6 +204,18 @@ class Workloads:
             return seconds
 
         self.t.take("PBT", take)
+
+    def tables(self) -> None:
+        def take() -> float:
+            found, total_s = [], 0.0
+            for trainable, space, config in tables.studies(self.m.module):
+                grid, seconds = self._fit(trainable, space, **config)
+                found.append(grid.get_best_result(scope="all").metrics["accuracy"])
+                total_s += seconds
+            tables.check(found)
+            return total_s
+
+        self.t.take(TABLES, take)
 
     def memory(self) -> None:
         names = ["memory: peak with 2 trials", "memory: at rest after the runs"]
