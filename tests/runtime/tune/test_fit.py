@@ -339,7 +339,7 @@ def test_what_trials_call_fails_outside_of_one() -> None:
     assert tune.get_context().get_trial_id() is None
 
 
-KILLS = int(os.environ.get("TUNE_CHAOS_KILLS", "5"))
+KILLS = int(os.environ.get("TUNE_CHAOS_KILLS", "3"))
 """How often the driver is killed; 100 with 1,000 trials take some minutes."""
 KILLED_STUDY = str(pathlib.Path(__file__).with_name("killed_study.py"))
 
@@ -368,10 +368,10 @@ class KilledStudy:
         (self.folder / "up").unlink(missing_ok=True)
         with subprocess.Popen(self.command, stdout=subprocess.DEVNULL, env=self.environment) as driver:
             kind = rng.choice(["starts", "replays", "runs", "runs"])
-            wanted = self.computed() + rng.randrange(1, 12) if kind == "runs" else 0
+            wanted = self.computed() + rng.randrange(1, 9) if kind == "runs" else 0
             if kind != "starts":
                 assert eventually(lambda: (self.folder / "up").exists())
-                assert eventually(lambda: self.computed() >= wanted)
+                assert eventually(lambda: self.computed() >= wanted or driver.poll() is not None)
             time.sleep(rng.uniform(0, 0.1 if kind == "runs" else 0.7))
             assert driver.poll() is None, "the study ended before it was killed often enough"
             driver.send_signal(signal.SIGKILL)
