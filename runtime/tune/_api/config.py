@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
-from typing import Any, ClassVar
+from typing import Any
 
 from runtime.train._api import config as train_config
 from runtime.train._run.files import is_local, local_path
@@ -153,17 +153,6 @@ class RunConfig:
         return ("stdout", "stderr") if self.log_to_file else ("", "")
 
 
-class ResumeType(Enum):
-    """What becomes of trials of one kind when their experiment is restored."""
-
-    RESUME = "resume"
-    """They run, from their latest checkpoints."""
-    RESTART = "restart"
-    """They run, from the beginning."""
-    SKIP = "skip"
-    """They do not run. Those that had not ended have ended then."""
-
-
 @dataclass
 class ResumeConfig:
     """What becomes of the trials of an experiment that is restored.
@@ -177,13 +166,23 @@ class ResumeConfig:
         ValueError: a value is no `ResumeType`.
     """
 
-    ResumeType: ClassVar = ResumeType
+    class ResumeType(Enum):
+        """What becomes of trials of one kind."""
+
+        RESUME = "resume"
+        """They run, from their latest checkpoints."""
+        RESTART = "restart"
+        """They run, from the beginning."""
+        SKIP = "skip"
+        """They do not run. Those that had not ended have ended then."""
 
     finished: ResumeType = ResumeType.SKIP
     unfinished: ResumeType = ResumeType.RESUME
     errored: ResumeType = ResumeType.SKIP
 
     def __post_init__(self) -> None:
-        self.finished, self.unfinished, self.errored = map(
-            ResumeType, (self.finished, self.unfinished, self.errored)
-        )
+        kinds = self.finished, self.unfinished, self.errored
+        self.finished, self.unfinished, self.errored = map(ResumeType, kinds)
+
+
+ResumeType = ResumeConfig.ResumeType
