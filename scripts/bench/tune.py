@@ -49,7 +49,7 @@ METRICS = (
     ),
     Metric("checkpoints of 1 MiB", PER_S, 40, None, "8 trials of 5, two are kept"),
     Metric("PBT", "s", 20, None, "4 members of 20 iterations of 20 ms, synchronous rounds of 5"),
-    Metric(TABLES, "s", 1, None, "30 trials with Optuna one by one, 16 with ASHA, a population of 4"),
+    Metric(TABLES, "s", 1, None, "20 trials with Optuna one by one, 12 with ASHA, a population of 4"),
     Metric(
         "a killed driver: until all is done",
         "s",

@@ -9,10 +9,17 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from data_measuring import require
+from sklearn.datasets import load_breast_cancer, load_digits
+from sklearn.linear_model import SGDClassifier
+from sklearn.model_selection import cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 SEED = 1
-SEARCHED, SAMPLES, MEMBERS, EPOCHS, INTERVAL = 30, 16, 4, 12, 3
+SEARCHED, SAMPLES, MEMBERS, EPOCHS, INTERVAL = 20, 12, 4, 9, 3
 """Trials with Optuna and with ASHA, members, and epochs of each of the latter two."""
 LEAST = 0.9
 """Accuracy on digits."""
@@ -21,12 +28,6 @@ Config = dict[str, Any]
 
 def cross_validated(c: float, gamma: float) -> float:
     """The accuracy of a support vector machine on the table of tumours."""
-    from sklearn.datasets import load_breast_cancer
-    from sklearn.model_selection import cross_val_score
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-    from sklearn.svm import SVC
-
     rows, labels = load_breast_cancer(return_X_y=True)
     return float(cross_val_score(make_pipeline(StandardScaler(), SVC(C=c, gamma=gamma)), rows, labels).mean())
 
@@ -37,11 +38,6 @@ def machine(config: Config) -> Config:
 
 def linear(config: Config) -> None:
     """A linear classifier of digits, epoch by epoch; goes on from its checkpoint if it makes them."""
-    import numpy as np
-    from sklearn.datasets import load_digits
-    from sklearn.linear_model import SGDClassifier
-    from sklearn.model_selection import train_test_split
-
     tune = importlib.import_module(f"{config['module']}.tune")
     rows, labels = load_digits(return_X_y=True)
     train, test, train_labels, test_labels = train_test_split(rows / 16, labels, random_state=0)

@@ -14,7 +14,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-import tune_tables as tables
 import tune_trials as trials
 import tune_work as work
 from comparison import Measuring
@@ -62,8 +61,7 @@ class Workloads:
         ]
         if self.m.module == OURS:
             parts += [self.many, self.simulated]
-        for module in (trials, tables):
-            self.m.ray.cloudpickle.register_pickle_by_value(module)
+        self.m.ray.cloudpickle.register_pickle_by_value(trials)
         try:
             self.m.init(2)
             self._fit(trials.empty, {})  # what only the first fit of a process does
@@ -207,6 +205,9 @@ class Workloads:
 
     def tables(self) -> None:
         def take() -> float:
+            import tune_tables as tables  # which imports scikit-learn
+
+            self.m.ray.cloudpickle.register_pickle_by_value(tables)
             found, total_s = [], 0.0
             for trainable, space, config in tables.studies(self.m.module):
                 grid, seconds = self._fit(trainable, space, **config)

@@ -6,9 +6,10 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -34,6 +35,7 @@ from runtime.tune._run import journal, progress, simulation
 from runtime.tune._run.keeper import ExperimentKeeper
 from runtime.tune._run.place import Folder
 from runtime.tune._run.runner import Runner, Setup
+from runtime.tune._run.used_modules import used_modules
 from runtime.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
 from runtime.tune.logger.tensorboardx import is_installed
 from runtime.tune.schedulers import FIFOScheduler
@@ -326,7 +328,7 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
     return Setting(
         runner=runtime.remote(Runner),
         args=(runtime.put(setup),),
-        options_of=_options,
+        options_of=partial(_options, used_modules(trainable.trainable)),
         place=_placed,
         remove=_removed,
         leaves=is_class,
@@ -339,14 +341,14 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
     )
 
 
-def _options(factory: PlacementGroupFactory, group: Any) -> dict[str, Any]:
+def _options(modules: Sequence[str], factory: PlacementGroupFactory, group: Any) -> dict[str, Any]:
     resources = dict(factory.bundles[0])
     options: dict[str, Any] = {
         "num_cpus": resources.pop("CPU", 0),
         "num_gpus": resources.pop("GPU", 0),
         "max_restarts": 0,
         "max_concurrency": 3,
-        "runtime_env": workers.preloaded("runtime.tune._run.runner"),
+        "runtime_env": workers.preloaded("runtime.tune._run.runner", *modules),
         "_metadata": {workers.SPARE: True},
     }
     if "memory" in resources:
