@@ -234,6 +234,7 @@ class ActorSpec(Message, frozen=True, array_like=True, tag=141):
     function_key: bytes  # the class in KV namespace "functions"
     creation: bytes  # empty: the arguments are not there yet
     methods: bytes = b""  # method names and defaults, for handles made by get_actor
+    is_spare: bool = False  # see runtime._extension.workers.SPARE
 
 
 class ActorInfo(Message, frozen=True, array_like=True, tag=142):

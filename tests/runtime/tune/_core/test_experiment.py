@@ -1,4 +1,4 @@
-"""Runners that are reused, step by step."""
+"""Runners, step by step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from runtime._controllers.controller import ActorUp, Begin, Call, Done, Effect, Perform
+from runtime._controllers.controller import ActorUp, Begin, Call, Done, Effect, Failed, Kill, Perform, Stop
 from runtime.tune._core.experiment import Experiment
 from runtime.tune._core.messages import Batch
 from runtime.tune._core.trial import TrialState
@@ -81,3 +81,22 @@ def test_trials_that_lend_their_cpus_do_not_let_all_others_begin() -> None:
     for number in range(100):
         experiment.step(ActorUp(("runner", number)), 3.0)
     assert study.counts[TrialState.RUNNING] == 13
+
+
+def test_an_object_cleans_up_when_its_trial_has_failed_or_no_trial_takes_it_over() -> None:
+    study = study_of({}, num_samples=2)
+    study.replay((), Book())
+    experiment = Experiment(study, setting(study, reuses=True, leaves=True), lambda: None)
+    experiment.step(Begin(), 0.0)
+    (first,) = calls(experiment.step(ActorUp(("runner", 0)), 0.0))
+    (second,) = calls(experiment.step(ActorUp(("runner", 1)), 0.0))
+    (close,) = calls(experiment.step(Failed(first.key, ValueError("no")), 1.0))
+    assert (close.method, close.actor, study.trials[0].state) == ("close", ("runner", 0), TrialState.ERROR)
+    (leave,) = calls(experiment.step(Done(second.key, result(1, done=True)), 2.0))
+    (last,) = calls(experiment.step(Done(leave.key, (True, None)), 3.0))
+    assert (last.method, last.actor) == ("close", ("runner", 1))
+    assert Kill(("runner", 0)) in experiment.step(Done(close.key, None), 4.0)
+    assert {wait.key for wait in experiment.waiting_for()} == {("leave", 1)}
+    ends = experiment.step(Failed(last.key, RuntimeError("cleanup raised")), 5.0)
+    assert Kill(("runner", 1)) in ends
+    assert isinstance(ends[-1], Stop)
