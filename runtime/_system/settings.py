@@ -446,6 +446,12 @@ TRAIN_STORAGE_TIMEOUT_S = _training.number(
     "workers and by the run's controller, too.",
     minimum=0.0,
 )
+TRAIN_COPY_BYTES = _training.whole(
+    "CLUSTERCTL_TRAIN_COPY_BYTES",
+    256 << 20,
+    "Of a checkpoint in a remote storage, a rank's files up to this size together are also kept in the object stores "
+    "of two nodes, as long as it is the latest; 0: none are.",
+)
 
 _tuning = Section("Tuning", "Read by the process that calls `fit`.")
 TUNE_CHANGES_FOLDER = _tuning.flag(
