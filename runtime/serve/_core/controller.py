@@ -198,14 +198,16 @@ class ServeController:
     def _requested(self, number: int, what: Any, now: float) -> list[Effect]:
         match what:
             case Load():
-                fleet = self._of(what.replica)
-                return [Reply(number), *([] if fleet is None else fleet.told(what, now))]
+                told = self._of(what.replica)
+                return [Reply(number), *([] if told is None else told.told(what, now))]
             case Demand(caller, queued):
                 effects: list[Effect] = [Reply(number)]
-                for (app, deployment), count in queued.items():
-                    fleet = self._touched(app, deployment)
-                    if fleet is not None:
-                        effects += fleet.waited(caller, count, now)
+                for found in self.apps.values():
+                    for fleet in found.fleets.values():
+                        if fleet.scaler is not None:
+                            count = queued.get((fleet.app, fleet.name), 0)  # it tells of all its queues
+                            effects += fleet.waited(caller, count, now)
+                            self._touch(fleet)
                 return effects
             case requests.Look():
                 return [Reply(number, view.details(self.apps, self.ingresses, self.world, now))]
