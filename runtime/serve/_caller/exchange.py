@@ -161,10 +161,14 @@ class Exchange:
         Raises:
             ActorDiedError: the connection to the replica is lost.
             asyncio.CancelledError: the request was cancelled, by `cancel`.
+            ReplicaUnavailableError: a replica refused it after a part of its body was sent.
+            RuntimeError: the last message was read already.
         """
         while not self._inbox:
             if self._error is not None:
                 raise self._error
+            if self.state is State.ENDED:
+                raise RuntimeError(f"Request {self.message.meta.request_id} has ended: its answer was read.")
             self._waiter = self.queue.loop.create_future()
             await self._waiter
         message = self._inbox.popleft()

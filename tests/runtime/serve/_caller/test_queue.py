@@ -228,6 +228,20 @@ async def test_a_replica_that_listens_again_is_connected_again(site):
 
 
 @on_a_site
+async def test_a_request_for_a_connection_that_is_closing_goes_elsewhere(site):
+    replica = await site.add(slots=50)
+    await asyncio.gather(*(ask(site, "pause", 0.001) for _ in range(40)))
+    site.queue.links[
+        replica.name
+    ]._connection._transport.abort()  # its loss is told in the next turn of the loop
+    exchanges = [Exchange(site.queue, call("who")) for _ in range(3)]
+    for exchange in exchanges:
+        site.queue.start(exchange)
+    assert site.queue.waiting == 3
+    assert [await value(exchange) for exchange in exchanges] == [replica.name] * 3
+
+
+@on_a_site
 async def test_an_update_fails_no_request(site):
     old = await site.add(slots=3)
     asked = [asyncio.create_task(ask(site, "pause", 0.01)) for _ in range(30)]
@@ -498,12 +512,14 @@ async def test_the_body_of_a_refused_request_goes_where_it_is_taken(site):
     replica = await site.add()
     replica.refuse_next = 3
     exchange = await site.queue.begin(http(body=b"1", more=True))
-    await until(lambda: not replica.refuse_next)
+    await until(lambda: exchange.refusals == 3)
     await exchange.send(b"2", more=False)
     body = b""
     while not isinstance(message := await exchange.receive(), Chunk) or message.more:
         body += message.body if isinstance(message, Chunk) else b""
     assert body == b"12"
+    with pytest.raises(RuntimeError, match="has ended"):
+        await exchange.receive()
 
 
 @on_a_site
