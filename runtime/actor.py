@@ -25,6 +25,7 @@ from runtime._api.actor_methods import (
 from runtime._api.actor_methods import method as method
 from runtime._api.signature import ArgumentCheck, parameters_of
 from runtime._core import ids
+from runtime._extension.workers import SPARE
 from runtime._owner.context import ActorExit
 from runtime._owner.functions import Function, is_async
 from runtime._process.core_worker import Core, current, current_or_none
@@ -153,7 +154,7 @@ class ActorClass:
             enable_task_events (bool, default True): without effect; tasks and calls are always listed by
                 `util.state`.
             _labels (dict, default None): without effect.
-            _metadata (dict, default None): without effect.
+            _metadata (dict, default None): of a user's program without effect.
             name (str, default None): name by which `get_actor` finds the actor; unique in its namespace.
             max_restarts (int, default 0): restarts after the actor's process or node died; -1: no limit.
             max_task_retries (int, default 0): further attempts of a call after the actor died; -1: no limit.
@@ -252,6 +253,7 @@ class ActorClass:
             function.key,
             b"",
             msgspec.msgpack.encode(shape),
+            bool((options.get("_metadata") or {}).get(SPARE)),
         )
         setup = ActorSetup(
             actor_id,

@@ -11,7 +11,7 @@ from runtime._api import tensor_transport
 from runtime._api.init import init, is_initialized, shutdown
 from runtime._owner import context
 from runtime._owner.waiting import split
-from runtime._process.core_worker import current
+from runtime._process.core_worker import attached, current, current_or_none
 from runtime.actor import ActorClass, ActorHandle
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
@@ -143,11 +143,11 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
     if _use_object_store:
         with tensor_transport.through_object_store():
             return get(object_refs, timeout=timeout)
-    core, refs = current(), object_refs
+    refs = object_refs
     if timeout is not None and timeout < 0:
         timeout = None
     if refs.__class__ is ObjectRef:
-        return core.reader.get((refs,), timeout)[0]
+        return attached().reader.get((refs,), timeout)[0]
     if hasattr(refs, "_compiled_result"):
         return refs._compiled_result(timeout)
     if isinstance(refs, ObjectRefGenerator):
@@ -161,7 +161,7 @@ def get(object_refs: Any, *, timeout: float | None = None, _use_object_store: bo
             if all(hasattr(one, "_compiled_result") for one in refs):
                 return [one._compiled_result(timeout) for one in refs]
             raise TypeError(f"Attempting to call `get` on the value {ref!r}, which is not an ray.ObjectRef.")
-    return core.reader.get(refs, timeout)
+    return (attached() if refs else current()).reader.get(refs, timeout)
 
 
 def put(value: Any, *, _owner: ActorHandle | None = None, _tensor_transport: Any = None) -> ObjectRef:
@@ -214,7 +214,10 @@ def wait(
         TypeError: the argument is not a list of references.
         ValueError: a reference is given twice, or `num_returns` is out of range.
     """
-    core = current()
+    core = current_or_none()
+    if core is None:
+        _check_waitables(ray_waitables)
+        core = attached() if ray_waitables else current()
     waiter = core.waiter
     known = waiter.known(ray_waitables)
     generators = False if known else _check_waitables(ray_waitables)
@@ -287,14 +290,14 @@ def cancel(ray_waitable: Any, *, force: bool = False, recursive: bool = True) ->
         TypeError: the argument is not a reference returned by a task.
         ValueError: `force` was given for a call of an actor.
     """
-    core, ref = current(), ray_waitable
+    ref = ray_waitable
     if isinstance(ref, ObjectRefGenerator):
         ref = ref._generator_ref
     if not isinstance(ref, ObjectRef):
         raise TypeError(
             f"ray.cancel() only supported for object refs. For actors, try ray.kill(). Got: {type(ref)}."
         )
-    core.cancellation.cancel(ref._entry, force, recursive)
+    attached().cancellation.cancel(ref._entry, force, recursive)
 
 
 def get_gpu_ids() -> list[Any]:

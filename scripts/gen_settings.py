@@ -39,6 +39,7 @@ EXCEPTIONS = {
     "runtime/compat/_common/utils.py::env_float": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/_common/utils.py::env_bool": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/ray.py::install": "PYTHONPATH of the Pythons that the program starts",
+    "runtime/tune/logger/comet.py::CometLoggerCallback.log_trial_start": "sets what Comet reads",
     "clusterctl/commands/connect.py::connect": "the environment of a command",
     "clusterctl/startup/boot_entry.py::install": "the environment of the head that a reboot starts",
     "clusterctl/startup/boot_entry.py::_run": "the environment of crontab",

@@ -26,18 +26,22 @@ def watch(source: Source, address: str, secret_file: str, node_id: bytes) -> Non
     """
 
     def wait() -> None:
-        notices.wait(source)
+        goes_s = notices.wait(source)
         log.warning("%s", source.means)
         try:
-            asyncio.run(drain(address, Path(secret_file).read_bytes().strip(), node_id, source.means))
+            secret = Path(secret_file).read_bytes().strip()
+            asyncio.run(drain(address, secret, node_id, source.means, goes_s))
         except (OSError, CallError) as error:
             log.warning("this node cannot be drained: %s", error)
 
     threading.Thread(target=wait, name="notices", daemon=True).start()
 
 
-async def drain(address: str, secret: bytes, node_id: bytes, reason: str) -> None:
+async def drain(address: str, secret: bytes, node_id: bytes, reason: str, goes_s: float) -> None:
     """Takes a node out of service: it gets no new work.
+
+    Args:
+        goes_s: when its machine goes, in Unix time.
 
     Raises:
         CallError: the control store refuses, or does not answer.
@@ -48,6 +52,7 @@ async def drain(address: str, secret: bytes, node_id: bytes, reason: str) -> Non
     control = ControlClient.over_tcp(address, secret, reconnect_timeout_s=_PATIENCE_S)
     try:
         await control.start(_PATIENCE_S)
-        await control.call(DrainNode(node_id, reason, only_if_idle=False), _PATIENCE_S)
+        message = DrainNode(node_id, reason, only_if_idle=False, deadline_ms=int(goes_s * 1000))
+        await control.call(message, _PATIENCE_S)
     finally:
         await control.close()

@@ -4,6 +4,7 @@ that each machine sees as its own. Imports little, and no SDK."""
 from __future__ import annotations
 
 import time
+from datetime import datetime
 
 import msgspec
 
@@ -22,6 +23,8 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         token: path of a token that is had by a PUT, and the headers of that and of the question; None: none is needed.
         says: the answer that is the notice; "": each is, and until then there is none (404).
         means: what it means, to be shown.
+        leaves_s: how long the machine stays after the notice.
+        time: the field of a JSON answer with the time at which it goes, in ISO 8601; "": the answer does not tell.
     """
 
     server: str
@@ -30,29 +33,50 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     token: tuple[str, dict[str, str], str] | None = None
     says: str = ""
     means: str
+    leaves_s: float
+    time: str = ""
 
 
-def wait(source: Source, again_s: float = _AGAIN_S) -> None:
+def wait(source: Source, again_s: float = _AGAIN_S) -> float:
     """Returns when this machine is given notice. A server that does not answer is asked again.
 
     Args:
         again_s: pause between two questions, unless the server has waited for a change or told one.
+
+    Returns:
+        When the machine goes, in Unix time.
     """
     version = "0"
     while True:
         asked_s, before = time.monotonic(), version
         try:
-            is_given, version = _ask(source, version)
+            notice, version = _ask(source, version)
         except OSError:  # no server, or it is not ready yet
-            is_given = False
-        if is_given:
-            return
+            notice = None
+        if notice is not None:
+            return goes_at(source, notice, time.time())
         if version == before and time.monotonic() - asked_s < again_s:
             time.sleep(again_s)
 
 
-def _ask(source: Source, version: str) -> tuple[bool, str]:
-    """Whether notice was given, and the answer's version.
+def goes_at(source: Source, notice: str, now: float) -> float:
+    """When the machine goes, in Unix time.
+
+    Args:
+        notice: the answer.
+        now: Unix time.
+    """
+    if source.time:
+        try:
+            told = msgspec.json.decode(notice, type=dict[str, str])[source.time]
+            return datetime.fromisoformat(told).timestamp()
+        except (msgspec.MsgspecError, KeyError, ValueError):
+            pass  # an answer of another form is a notice, too
+    return now + source.leaves_s
+
+
+def _ask(source: Source, version: str) -> tuple[str | None, str]:
+    """The notice, if it was given, and the answer's version.
 
     Raises:
         OSError: there was no answer.
@@ -70,7 +94,7 @@ def _ask(source: Source, version: str) -> tuple[bool, str]:
         response = connection.getresponse()
         text = response.read().decode(errors="replace").strip()
         is_given = response.status == 200 and source.says in ("", text)
-        return is_given, response.headers.get("ETag") or version
+        return text if is_given else None, response.headers.get("ETag") or version
     except (HTTPException, ValueError) as error:  # no HTTP, or no token
         raise OSError(str(error)) from error
     finally:

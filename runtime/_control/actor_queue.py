@@ -16,13 +16,13 @@ class Line:
 
     Attributes:
         infeasible: no node of today could ever hold one, as far as the last attempt could see.
-        counts: how many there are of each job and class.
+        counts: how many there are of each job and class, and whether they are spare ones.
     """
 
     def __init__(self) -> None:
         self.actors: OrderedDict[bytes, tuple[int, Actor]] = OrderedDict()
         self.infeasible = False
-        self.counts: Counter[tuple[bytes, str]] = Counter()
+        self.counts: Counter[tuple[bytes, str, bool]] = Counter()
 
     @property
     def first(self) -> Actor:
@@ -58,7 +58,7 @@ class ActorQueue:
         if actor.actor_id not in line.actors:
             self._arrivals += 1
             line.actors[actor.actor_id] = self._arrivals, actor
-            line.counts[actor.spec.job_id, actor.spec.class_name] += 1
+            line.counts[_kind(actor)] += 1
             self.changed = True
 
     def discard(self, actor: Actor) -> None:
@@ -70,7 +70,7 @@ class ActorQueue:
         if not line:
             del self._lines[actor.shape]
             return
-        key = actor.spec.job_id, actor.spec.class_name
+        key = _kind(actor)
         line.counts[key] -= 1
         if not line.counts[key]:
             del line.counts[key]
@@ -92,3 +92,7 @@ class ActorQueue:
             if shape in self._lines and line.turn != turn:
                 order[line.turn] = shape
                 heappush(turns, line.turn)
+
+
+def _kind(actor: Actor) -> tuple[bytes, str, bool]:
+    return actor.spec.job_id, actor.spec.class_name, actor.spec.is_spare

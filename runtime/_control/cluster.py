@@ -73,7 +73,7 @@ class Node:
     def connected(self, channel: Channel, info: NodeInfo, now: float) -> None:
         """Its agent registered, for the first time or again."""
         self.channel = channel
-        self.info = msgspec.structs.replace(info, state=self.state.value)
+        self.info = msgspec.structs.replace(info, state=self.state.value, deadline_ms=self.info.deadline_ms)
         self.heard_s = now
         self.lost_s = None
         self.noted = None
@@ -90,10 +90,11 @@ class Node:
         self._charges.clear()
         self.view.available = {}
 
-    def step(self, event: NodeEvent, now: float) -> None:
-        """Moves the state machine."""
+    def step(self, event: NodeEvent, now: float, deadline_ms: int = 0) -> None:
+        """Moves the state machine. `deadline_ms`: see `NodeInfo`; 0: what is known stays, until the node resumes."""
         state = self.machine.step(event, now)
-        self.info = msgspec.structs.replace(self.info, state=state.value)
+        known_ms = 0 if state is NodeState.ALIVE else deadline_ms or self.info.deadline_ms
+        self.info = msgspec.structs.replace(self.info, state=state.value, deadline_ms=known_ms)
         self.view.schedulable = state is NodeState.ALIVE
         self.is_dead = state is NodeState.DEAD
         if state is NodeState.DEAD:

@@ -193,7 +193,7 @@ class NodeService:
         if node.channel is None:
             raise CallError(ErrorKind.UNAVAILABLE, f"node {message.node_id.hex()} has no connection now")
         was_draining = node.state is NodeState.DRAINING
-        node.step(NodeEvent.DRAIN, self._context.now())
+        node.step(NodeEvent.DRAIN, self._context.now(), message.deadline_ms)
         try:
             await node.channel.call(Drain(message.reason, message.only_if_idle), timeout_s=5.0)
         except CallError:

@@ -104,7 +104,9 @@ class WaitingNotes:
             if line.infeasible:
                 why = why_infeasible(strategy.labels)
             why += _in_brackets(self._shapes.get(wanted))
-            for (job_id, class_name), count in line.counts.items():
+            for (job_id, class_name, is_spare), count in line.counts.items():
+                if is_spare and not line.infeasible:
+                    continue
                 yield job_id, f"{class_name} actor(s) wait for {wanted}", count, line.infeasible, why
 
     def _waiting_groups(self) -> Iterable[_Waiting]:

@@ -91,6 +91,7 @@ class ClusterEngine:
         return time.monotonic()
 
     def carry_out(self, effect: Effect) -> None:
+        self._subscription.check()
         match effect:
             case Submit():
                 self._submit(effect)

@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from runtime._core.fsm import Edge, Machine
+from runtime.exceptions import ActorDiedError, RayTaskError
 
 from .controller import (
     ActorDied,
@@ -79,22 +80,43 @@ CALLABLE = (MemberState.READY, MemberState.BUSY)
 
 
 class Member:
-    """One actor of a group. `calls`: the keys of those that have not ended."""
+    """One actor of a group.
 
-    __slots__ = ("calls", "key", "machine", "node_id", "since_s")
+    That its process has ended is told by a call that fails or by the actor, whichever comes first. A call tells it of
+    the process that the member had when it was called, so it never hides a later one.
+
+    Attributes:
+        calls: the keys of those that have not ended, with the restarts before them.
+        restarts: how often its process is known to have been replaced.
+        ended: how many of its processes have ended, as calls have told.
+    """
+
+    __slots__ = ("calls", "ended", "key", "machine", "node_id", "restarts", "since_s")
 
     def __init__(self, group: str, key: Key, now: float) -> None:
         self.key = key
         self.machine: Machine[MemberState, MemberEvent] = Machine(
             f"member {key!r} of {group}", MemberState.STARTING, TRANSITIONS
         )
-        self.calls: dict[Key, None] = {}
+        self.calls: dict[Key, int] = {}
+        self.restarts = 0
+        self.ended = 0
         self.node_id = ""
         self.since_s = now
 
     @property
     def state(self) -> MemberState:
         return self.machine.state
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its process has ended, and the actor has not told so yet."""
+        return self.machine.state in CALLABLE and self.restarts < self.ended
+
+    @property
+    def is_callable(self) -> bool:
+        """Whether it takes calls."""
+        return self.machine.state in CALLABLE and not self.is_gone
 
     def move(self, event: MemberEvent, now: float) -> None:
         """Takes an edge of the table."""
@@ -160,10 +182,12 @@ class Group:
         """
         effects: list[Effect] = []
         match event:
-            case ActorUp(key, node_id):
+            case ActorUp(key, node_id, restarts):
                 member = self.members.get(key)
                 if member is not None:
-                    member.node_id = node_id
+                    if member.state in CALLABLE:  # the end and the start of its processes were told as one
+                        member.move(MemberEvent.RESTARTS, now)
+                    member.node_id, member.restarts = node_id, restarts
                     member.move(MemberEvent.UP, now)
                     self._failed_starts = 0
                     if member.calls and member.state is MemberState.READY:  # they have survived a restart
@@ -180,7 +204,11 @@ class Group:
                     self._failed_starts += before is MemberState.STARTING
                     if before is not MemberState.DRAINING:
                         self._deaths.append(reason)
-            case Done(key) | Failed(key):
+            case Done(key):
+                effects += self._ended(key, now)
+            case Failed(key, error):
+                if isinstance(error, ActorDiedError) and not isinstance(error, RayTaskError):
+                    self._process_ended(key)
                 effects += self._ended(key, now)
             case Begin() | TimerFired():
                 pass
@@ -214,10 +242,10 @@ class Group:
     ) -> list[Effect]:
         """Calls a member: that one, or the one with the fewest calls. Nothing if none has room: `free` tells before."""
         chosen = self.members.get(member) if member is not None else self._least_loaded()
-        if chosen is None or chosen.state not in CALLABLE:
+        if chosen is None or not chosen.is_callable:
             return []
         chosen.move(MemberEvent.CALLED, now)
-        chosen.calls[key] = None
+        chosen.calls[key] = chosen.restarts
         self._owner[key] = chosen
         return [Call(key, chosen.key, method, args, fetch=fetch)]
 
@@ -246,7 +274,8 @@ class Group:
     @property
     def free(self) -> int:
         """How many more calls the members take now."""
-        return sum(self.spec.most_calls - len(member.calls) for member in self.in_state(*CALLABLE))
+        able = [member for member in self.members.values() if member.is_callable]
+        return sum(self.spec.most_calls - len(member.calls) for member in able)
 
     def waiting_for(self) -> list[Wait]:
         """Starts, calls and ends of members."""
@@ -257,6 +286,9 @@ class Group:
                 waits.append(Wait(member.key, what, member.since_s, self.spec.start_limit_s))
             elif member.state is MemberState.DRAINING:
                 what = f"{name}: actor {member.key!r} ends, with {len(member.calls)} calls left"
+                waits.append(Wait(member.key, what, member.since_s))
+            elif member.is_gone:
+                what = f"{name}: actor {member.key!r} to be dead or to restart, since a call has failed by its end"
                 waits.append(Wait(member.key, what, member.since_s))
             elif member.calls:
                 what = f"{name}: actor {member.key!r} has {len(member.calls)} calls"
@@ -288,8 +320,14 @@ class Group:
             member.move(MemberEvent.IDLE, now)
         return [Kill(member.key)] if member.state is MemberState.DRAINING else []
 
+    def _process_ended(self, key: Key) -> None:
+        """A call has failed since the process is gone that its member had."""
+        member = self._owner.get(key)
+        if member is not None:
+            member.ended = max(member.ended, member.calls[key] + 1)
+
     def _least_loaded(self) -> Member | None:
-        able = [m for m in self.in_state(*CALLABLE) if len(m.calls) < self.spec.most_calls]
+        able = [m for m in self.members.values() if m.is_callable and len(m.calls) < self.spec.most_calls]
         return min(able, key=lambda member: len(member.calls), default=None)
 
     def _standing(self, waiting: int, deaths: Sequence[str]) -> Standing:

@@ -10,7 +10,7 @@ from runtime import exceptions
 from runtime._core.bound_method import bound_method
 from runtime.object_ref import ObjectRef
 
-from .process import connected
+from .process import attached, connected
 
 __all__ = ["bound_method", "results", "task_error"]
 
@@ -21,7 +21,7 @@ def results(refs: Sequence[ObjectRef]) -> list[Any]:
     Raises:
         RayError: as `get` raises it.
     """
-    return list(connected().reader.get(list(refs), None))
+    return list(attached().reader.get(list(refs), None))
 
 
 def task_error(error: Exception, method: str, actor: Any, actor_id: str) -> exceptions.RayTaskError:

@@ -15,7 +15,7 @@ from runtime.object_ref_generator import ObjectRefGenerator
 
 from .news import ItemReady, News, ObjectReady, Posted
 from .polls import ActorPoll, KeyPoll, NodePoll, Poll
-from .process import connected
+from .process import attached, connected
 
 Watched = ObjectRef | ObjectRefGenerator
 
@@ -104,6 +104,14 @@ class Subscription:
     def closed(self) -> bool:
         """Whether nothing will come any more."""
         return self._closed
+
+    def check(self) -> None:
+        """That the process is still in the cluster to which all this belongs: `current` would start another one.
+
+        Raises:
+            RaySystemError: it has left.
+        """
+        self._links.check()
 
     def take(self, timeout_s: float | None = None) -> list[News]:
         """Waits until there is news and takes all of it, in order; [] when none came in time, or it is closed.
@@ -260,7 +268,7 @@ async def ready(refs: Sequence[ObjectRef]) -> list[ObjectReady]:
 def describe(ref: ObjectRef) -> ObjectReady:
     """What this process knows of an object that is ready. Whoever hears of an error counts as told of it."""
     entry = ref._entry
-    with connected().lock:  # an item of a generator comes before its value, in one go
+    with attached().lock:  # an item of a generator comes before its value, in one go
         value = entry.value
     assert value is not None
     failed = bool(value.kind & 1)

@@ -46,7 +46,8 @@ class ItemReady(msgspec.Struct, frozen=True):
 class NodeChanged(msgspec.Struct, frozen=True):
     """A node has joined (ALIVE), drains (DRAINING), has resumed (ALIVE) or died (DEAD).
 
-    `reason`: of its death. `resources`: in total, in units.
+    `reason`: of its death. `resources`: in total, in units. `deadline_ms`: when the machine of a node that drains goes,
+    in Unix time; None: nobody knows.
     """
 
     node_id: str
@@ -55,6 +56,7 @@ class NodeChanged(msgspec.Struct, frozen=True):
     host: str
     labels: Mapping[str, str]
     resources: Mapping[str, float]
+    deadline_ms: int | None = None
 
 
 class ActorChanged(msgspec.Struct, frozen=True):

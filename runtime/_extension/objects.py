@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from runtime._owner.streaming import StreamReader
+from runtime._process.core_worker import current_or_none
 from runtime.object_ref import ObjectRef
 from runtime.object_ref_generator import ObjectRefGenerator
 
-from .process import connected
+from .process import attached, connected
 
 
 def cancel(result: ObjectRef | ObjectRefGenerator, force: bool = False) -> None:
     """Cancels the task or call that makes a result, and what it has submitted. See `runtime.cancel`."""
     ref = result.completed() if isinstance(result, ObjectRefGenerator) else result
-    connected().cancellation.cancel(ref._entry, force, True)
+    attached().cancellation.cancel(ref._entry, force, True)
 
 
 def kill(handle: Any, restarts: bool = False) -> None:
@@ -29,7 +30,10 @@ def kill(handle: Any, restarts: bool = False) -> None:
 
 def ignore_errors(results: Iterable[ObjectRef | ObjectRefGenerator]) -> None:
     """Errors of these that nobody reads are not logged, nor those of items to come: what they were made for is over."""
-    with connected().lock:
+    core = current_or_none()
+    if core is None:  # it has left the cluster, and nobody hears of them any more
+        return
+    with core.lock:
         for result in results:
             if isinstance(result, ObjectRefGenerator):
                 cast(StreamReader, result._stream).ignore_errors()
@@ -44,7 +48,7 @@ def error_of(ref: ObjectRef) -> BaseException:
         ValueError: it holds a value.
     """
     try:
-        connected().reader.get_one(ref, None)
+        attached().reader.get_one(ref, None)
     except Exception as error:
         return error
     raise ValueError(f"{ref!r} holds no error")
@@ -52,7 +56,7 @@ def error_of(ref: ObjectRef) -> BaseException:
 
 def value_of(ref: ObjectRef) -> Any:
     """The value of an object; loaded in the calling thread, and brought to this node if need be."""
-    return connected().reader.get_one(ref, None)
+    return attached().reader.get_one(ref, None)
 
 
 def call_when_freed(ref: ObjectRef, callback: Callable[[], Any]) -> None:
@@ -65,7 +69,7 @@ def call_when_freed(ref: ObjectRef, callback: Callable[[], Any]) -> None:
     entry = ref._entry
     if entry.owner is not None:
         raise ValueError(f"{ref!r} is owned by another process.")
-    with connected().lock:
+    with attached().lock:
         entry.on_free = callback
 
 

@@ -95,7 +95,13 @@ class NodePoll(Poll):
             resources = to_floats(node.total)
             news.append(
                 NodeChanged(
-                    node.node_id.hex(), state, node.death_reason, node.host, dict(node.labels), resources
+                    node.node_id.hex(),
+                    state,
+                    node.death_reason,
+                    node.host,
+                    dict(node.labels),
+                    resources,
+                    node.deadline_ms or None,
                 )
             )
         return news

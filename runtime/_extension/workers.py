@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+SPARE: Final = "spare"
+"""In `_metadata` of an actor's options, a true value says that more of these actors are asked for than have room, so
+that one is ready as soon as there is some. That they wait is not reported then, unless no node could ever hold them."""
 
 
 def preloaded(*modules: str, runtime_env: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -126,3 +126,10 @@ def task_error_of(failure: TaskFailure) -> exceptions.RayError:
 def cannot_send(what: str, reason: object) -> exceptions.RaySystemError:
     """What the results of a call get whose message could not be encoded."""
     return exceptions.RaySystemError(f"The {what} could not be sent: {reason}")
+
+
+def session_over() -> exceptions.RaySystemError:
+    """What has come from a session cannot be used after its end."""
+    return exceptions.RaySystemError(
+        "This belongs to a session that was shut down: nothing more can come of it. Call init() and start again."
+    )

@@ -17,6 +17,8 @@ from runtime._wire.messages.base import ErrorKind, ErrorReply, Request, WorkerAd
 from runtime._wire.messages.node import NodeDied, Register, Registered
 from runtime._wire.messages.worker import Hello
 
+from .errors import session_over
+
 log = logging.getLogger("runtime")
 REGISTER_TIMEOUT_S = 30.0
 
@@ -205,10 +207,7 @@ class Links:
         """Leaves the cluster. The agent notices by the closed socket."""
         self.closing = True
         if self.pump.failure is None:
-            self.pump.failure = exceptions.RaySystemError(
-                "This belongs to a session that was shut down: nothing more can come of it. "
-                "Call init() and start again."
-            )
+            self.pump.failure = session_over()
         self.pump.stop()
         try:
             os.unlink(self._listen_path)

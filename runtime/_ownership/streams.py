@@ -258,8 +258,8 @@ class Stream:
                 self.items.append(self._outbox.reference(self._completed))
         elif self.raised:
             last = None
-        if self._upcoming is not None:  # it will not come
-            self._upcoming.seen = self._upcoming.seen or self.ignores_errors
+        if self._upcoming is not None:  # it will not come; that the stream has ended is no error to be logged
+            self._upcoming.seen = self._upcoming.seen or self.ignores_errors or last is None
             self._objects.set_value(self._upcoming, last or self._no_more())
             if self.reader is ReaderState.ABANDONED:
                 self._upcoming = self._upcoming_ref = None

@@ -17,6 +17,7 @@ from runtime._owner.arguments import ArgumentPacker, ArgumentReader
 from runtime._owner.call_runner import CallRunner
 from runtime._owner.cancellation import Cancellation
 from runtime._owner.effects import Effects
+from runtime._owner.errors import session_over
 from runtime._owner.functions import Functions
 from runtime._owner.history import History
 from runtime._owner.links import Links
@@ -65,6 +66,17 @@ def current() -> Core:
         _auto_init()
     if _current is None:
         raise exceptions.RaySystemError("Ray has not been started yet: call init() first.")
+    return _current
+
+
+def attached() -> Core:
+    """The core of this process, for what has come from a session, such as references: no other one is started for it.
+
+    Raises:
+        RaySystemError: the process has left the cluster.
+    """
+    if _current is None:
+        raise session_over()
     return _current
 
 

@@ -12,6 +12,7 @@ import msgspec
 
 from runtime import exceptions
 from runtime._core import ids
+from runtime._owner.errors import session_over
 from runtime._ownership.released import Released
 from runtime._process.core_worker import Core
 from runtime._transport.interrupts import Interrupts
@@ -152,10 +153,7 @@ class Requests:
 
     def _lost(self, error: Exception) -> exceptions.RaySystemError:
         if self._closing:
-            return exceptions.RaySystemError(
-                "This belongs to a session that was shut down: nothing more can come of it. "
-                "Call init() and start again."
-            )
+            return session_over()
         return (
             error if isinstance(error, exceptions.RaySystemError) else exceptions.RaySystemError(str(error))
         )

@@ -446,19 +446,41 @@ TRAIN_STORAGE_TIMEOUT_S = _training.number(
     "workers and by the run's controller, too.",
     minimum=0.0,
 )
+TRAIN_COPY_BYTES = _training.whole(
+    "CLUSTERCTL_TRAIN_COPY_BYTES",
+    256 << 20,
+    "Of a checkpoint in a remote storage, a rank's files up to this size together are also kept in the object stores "
+    "of two nodes, as long as it is the latest; 0: none are.",
+)
 
 _tuning = Section("Tuning", "Read by the process that calls `fit`.")
 TUNE_CHANGES_FOLDER = _tuning.flag(
     "RAY_CHDIR_TO_TRIAL_DIR", "The current folder of a trial is its own.", default=True
 )
 
-_serving = Section("Serving", "Read by the ingress of a node.")
+_serving = Section(
+    "Serving", "Read by the ingress of a node or by replicas, whose `runtime_env` may set them."
+)
 SERVE_INGRESS_PROCESSES = _serving.whole(
     "CLUSTERCTL_SERVE_INGRESS_PROCESSES",
     1,
     "Processes that share the ports of an ingress. More than one pays where a node has cores to spare and one process "
     "is busy.",
     minimum=1,
+)
+SERVE_LOG_TO_STDERR = _serving.flag(
+    "RAY_SERVE_LOG_TO_STDERR", "Replicas log to standard error as well as to their files.", default=True
+)
+SERVE_LOG_ENCODING = _serving.text(
+    "RAY_SERVE_LOG_ENCODING",
+    "Encoding of the logs of replicas without a logging_config.",
+    kind="TEXT or JSON",
+    default="TEXT",
+)
+SERVE_SYNC_IN_THREADS = _serving.flag(
+    "RAY_SERVE_RUN_SYNC_IN_THREADPOOL",
+    "Sync methods of a replica run at the same time, on up to max_ongoing_requests threads, instead of in turn.",
+    default=False,
 )
 
 OF_PROGRAMS: tuple[Section, ...] = (_finding, _program, _workers, _environments, _files)

@@ -12,8 +12,8 @@ from typing import Any
 _ATTRIBUTE = "__serve_asgi__"
 _LOCK = type(threading.Lock())
 BUILD_METHOD = "__serve_build_asgi_app__"
-OWNER_ATTRIBUTE = "__serve_class__"
-"""Of the endpoint of a route: the qualified name of the class with `@serve.ingress` that it is a method of."""
+METHOD_ATTRIBUTE = "__serve_method__"
+"""Of endpoints of routes that are methods of a class with `@serve.ingress`."""
 
 
 class Source:
@@ -21,10 +21,13 @@ class Source:
 
     Attributes:
         app: the application, or the function that builds it; None if the class's `__serve_build_asgi_app__` does.
+        owners: names of the class and its bases. A class that is pickled by value comes back without its qualified
+            name.
     """
 
-    def __init__(self, app: Any) -> None:
+    def __init__(self, app: Any, cls: type) -> None:
         self.app = app
+        self.owners = frozenset(_name_of(base) for base in cls.__mro__ if base is not object)
 
     def __getstate__(self) -> dict[str, Any]:
         _make_picklable(self.app)  # routers may have been included since the class was decorated
@@ -77,9 +80,10 @@ def ingress(app: Any = None) -> Callable[..., type]:
             raise ValueError(
                 f"serve.ingress() without an application requires {cls.__name__} to define `{BUILD_METHOD}`."
             )
-        _mark_methods(app, cls)
+        source = Source(app, cls)
+        _mark_methods(app, source.owners)
         _make_picklable(app)
-        setattr(cls, _ATTRIBUTE, Source(app))
+        setattr(cls, _ATTRIBUTE, source)
         return cls
 
     return decorate
@@ -121,22 +125,21 @@ def _nodes_of(app: Any) -> list[tuple[list[Any], int, Any]]:
     return found
 
 
-def is_method_of(endpoint: Any, cls: type) -> bool:
-    """Whether an endpoint was defined in a class or one of its bases. By its name: of methods with the same name the
-    class keeps only the last one, and all are routes."""
+def owner_of(endpoint: Any) -> str:
+    """The name of the class in which an endpoint was defined, if it is a method. Names tell, as of methods with the
+    same name a class keeps only the last one, and all are routes."""
     function = getattr(endpoint, "__func__", endpoint)
-    module, name = getattr(function, "__module__", ""), getattr(function, "__qualname__", "")
-    return any(
-        module == base.__module__ and name.rpartition(".")[0] == base.__qualname__
-        for base in cls.__mro__
-        if base is not object
-    )
+    return f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', '').rpartition('.')[0]}"
 
 
-def _mark_methods(app: Any, cls: type) -> None:
+def _name_of(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _mark_methods(app: Any, owners: frozenset[str]) -> None:
     for _, _, route in routes_of(app):
-        if is_method_of(route.endpoint, cls):
-            setattr(route.endpoint, OWNER_ATTRIBUTE, f"{cls.__module__}.{cls.__qualname__}")
+        if owner_of(route.endpoint) in owners:
+            setattr(route.endpoint, METHOD_ATTRIBUTE, True)
 
 
 def _make_picklable(app: Any) -> None:

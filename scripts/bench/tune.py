@@ -5,7 +5,7 @@
     python scripts/bench/tune.py --only "ASHA"                # some of it
     python scripts/bench/tune.py --scale 0.01                 # with few trials
 
-Needs optuna, in both environments. Every result is checked.
+Needs optuna and scikit-learn, in both environments. Every result is checked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from data_measuring import Timing
 from store_watch import mark
 from tune_anchors import Anchors
 from tune_work import sizes
-from tune_workloads import MANY, SIMULATED, Workloads
+from tune_workloads import MANY, SIMULATED, TABLES, Workloads
 
 METRICS = (
     Metric("import", "s", None, None, "of the module's `tune`", at_most=0.15),
@@ -49,6 +49,7 @@ METRICS = (
     ),
     Metric("checkpoints of 1 MiB", PER_S, 40, None, "8 trials of 5, two are kept"),
     Metric("PBT", "s", 20, None, "4 members of 20 iterations of 20 ms, synchronous rounds of 5"),
+    Metric(TABLES, "s", 1, None, "20 trials with Optuna one by one, 12 with ASHA, a population of 4"),
     Metric(
         "a killed driver: until all is done",
         "s",

@@ -25,6 +25,7 @@ from tune_killing import killed_study
 SETTLE_S = 2.0
 OURS = "runtime"
 MANY = ("many no-op trials", "many no-op trials: cost of the first", "many no-op trials: cost of the last")
+TABLES = "models of scikit-learn on real tables"
 SIMULATED = ("simulated trials", "simulated trials: the whole")
 
 
@@ -55,6 +56,7 @@ class Workloads:
             self.long,
             self.keeping,
             self.population,
+            self.tables,
             self.memory,
         ]
         if self.m.module == OURS:
@@ -200,6 +202,21 @@ class Workloads:
             return seconds
 
         self.t.take("PBT", take)
+
+    def tables(self) -> None:
+        def take() -> float:
+            import tune_tables as tables  # which imports scikit-learn
+
+            self.m.ray.cloudpickle.register_pickle_by_value(tables)
+            found, total_s = [], 0.0
+            for trainable, space, config in tables.studies(self.m.module):
+                grid, seconds = self._fit(trainable, space, **config)
+                found.append(grid.get_best_result(scope="all").metrics["accuracy"])
+                total_s += seconds
+            tables.check(found)
+            return total_s
+
+        self.t.take(TABLES, take)
 
     def memory(self) -> None:
         names = ["memory: peak with 2 trials", "memory: at rest after the runs"]

@@ -10,4 +10,6 @@ NOTICES = Source(
     path="/latest/meta-data/spot/instance-action",
     token=("/latest/api/token", {f"{_TOKEN}-ttl-seconds": "60"}, _TOKEN),
     means="EC2 takes this spot machine back within two minutes",
+    leaves_s=120.0,
+    time="time",
 )

@@ -10,4 +10,5 @@ NOTICES = Source(
     headers={"Metadata-Flavor": "Google"},
     says="TRUE",
     means="Google takes this spot machine back within 30 seconds",
+    leaves_s=30.0,
 )

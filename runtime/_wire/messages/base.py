@@ -138,6 +138,7 @@ class NodeInfo(Message, frozen=True, array_like=True):
     name: str = ""  # what its user calls it; "": its host
     store_used_bytes: int = 0
     left: bool = False  # it ended on request
+    deadline_ms: int = 0  # when the machine of a draining node goes, in Unix time; 0: not known
 
 
 class Demand(Message, frozen=True, array_like=True):

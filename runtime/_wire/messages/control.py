@@ -90,6 +90,7 @@ class DrainNode(Message, Request[Ok], frozen=True, array_like=True, tag=106):
     node_id: bytes
     reason: str
     only_if_idle: bool = True
+    deadline_ms: int = 0  # when its machine goes, in Unix time; 0: not known
 
 
 class Drain(Message, Request[Ok], frozen=True, array_like=True, tag=107):
@@ -233,6 +234,7 @@ class ActorSpec(Message, frozen=True, array_like=True, tag=141):
     function_key: bytes  # the class in KV namespace "functions"
     creation: bytes  # empty: the arguments are not there yet
     methods: bytes = b""  # method names and defaults, for handles made by get_actor
+    is_spare: bool = False  # see runtime._extension.workers.SPARE
 
 
 class ActorInfo(Message, frozen=True, array_like=True, tag=142):

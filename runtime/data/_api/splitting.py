@@ -145,7 +145,8 @@ class Splitting(Summarizing):
                 the same time: readers wait for one that has stopped, as its rows may take no more than the data set
                 may hold.
             locality_hints: the id of the node of each iterator's reader. Blocks on it go to it, unless one waits for it
-                already. No effect with `equal`.
+                already. With `equal` only if `execution_options.preserve_order` is False: otherwise each part has the
+                same rows in every run.
         """
         if n < 1:
             raise ValueError(f"streaming_split needs a number of parts, not {n}.")

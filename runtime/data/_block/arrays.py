@@ -60,6 +60,28 @@ def to_numpy(values: pa.Array) -> npt.NDArray[Any]:
     return view
 
 
+def joined(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    """Arrays of one type and row shape as one: a read-only view if their memory adjoins, or else a copy.
+
+    The chunks of a column adjoin in the object store if each fills its last 64 bytes. So a block that was made of
+    several batches is not copied when it is read in larger ones.
+
+    Args:
+        parts: at least one.
+    """
+    first, ends = parts[0], 0
+    for number, part in enumerate(parts):
+        begins = part.__array_interface__["data"][0]
+        if not part.flags.c_contiguous or (number and begins != ends):
+            return np.concatenate(parts)
+        ends = begins + part.nbytes
+    begins = first.__array_interface__["data"][0]
+    if ends == begins:  # there are no bytes to view
+        return np.concatenate(parts)
+    memory = pa.foreign_buffer(begins, ends - begins, base=tuple(parts))
+    return np.frombuffer(memory, first.dtype).reshape((-1, *first.shape[1:]))
+
+
 def make_writable(values: npt.NDArray[Any]) -> None:
     """Lets an array be written to, if its memory can be. For memory that nobody else looks at."""
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -103,17 +104,12 @@ def rows(table: pa.Table) -> Iterator[dict[str, Any]]:
     """The rows as dicts of Python values; tensors are arrays."""
     names = table.column_names
     if not names:
-        for _ in range(table.num_rows):
-            yield {}
-        return
+        return ({} for _ in range(table.num_rows))
     columns = [column_to_list(column) for column in table.columns]
     if len(names) == 1:
         name = names[0]
-        for value in columns[0]:
-            yield {name: value}
-        return
-    for values in zip(*columns, strict=True):
-        yield dict(zip(names, values, strict=False))
+        return ({name: value} for value in columns[0])
+    return map(dict, map(zip, itertools.repeat(names), zip(*columns, strict=True)))
 
 
 def column_to_list(column: pa.ChunkedArray) -> list[Any]:
@@ -243,7 +239,7 @@ class Rows:
 def _columns_of_rows(rows: list[Any]) -> dict[str, list[Any]]:
     try:
         if rows and len(set(map(len, rows))) == 1:  # all rows have the keys of the first, as is common
-            return {name: [row[name] for row in rows] for name in rows[0].keys()}  # noqa: SIM118 - only of mappings
+            return {name: list(map(itemgetter(name), rows)) for name in rows[0].keys()}  # noqa: SIM118 - only of mappings
     except (KeyError, TypeError, AttributeError):
         pass
     for row in rows:

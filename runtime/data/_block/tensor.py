@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runtime.data._block.arrays import of_numpy
+from runtime.data._block.arrays import joined, of_numpy
 from runtime.data._block.arrays import to_numpy as plain_numpy
 from runtime.data._block.objects import object_array
 
@@ -143,7 +143,8 @@ def to_numpy(column: pa.Array | pa.ChunkedArray) -> Array:
 
     Returns:
         Shape (rows, *shape of a row) where rows have one shape: a read-only view of Arrow's memory if the column
-        is one chunk. For ragged columns, and where rows are null, an array of objects: arrays and None.
+        is one chunk, or its chunks adjoin. For ragged columns, and where rows are null, an array of objects: arrays
+        and None.
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if is_ragged(column.type) or column.null_count:
@@ -151,7 +152,7 @@ def to_numpy(column: pa.Array | pa.ChunkedArray) -> Array:
     if not chunks:
         return np.empty((0, *column.type.shape), column.type.value_type.to_pandas_dtype())
     parts = [_fixed_chunk(chunk) for chunk in chunks]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return parts[0] if len(parts) == 1 else joined(parts)
 
 
 def _fixed_chunk(chunk: pa.ExtensionArray) -> Array:

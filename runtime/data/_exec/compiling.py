@@ -10,6 +10,7 @@ from typing import Any
 from runtime._controllers.controller import ResultOf
 from runtime._controllers.members import Group, GroupSpec
 from runtime._controllers.policies import Elastic
+from runtime._extension.workers import preloaded
 from runtime.data._plan import nodes
 from runtime.data._plan.nodes import Compute, Node, Udf
 from runtime.data.context import DataContext
@@ -39,6 +40,9 @@ MOST_RETRIES = 3
 """Attempts of a task after the first one, if its worker or node has died; as many to rebuild what it has made."""
 FAILED_STARTS = 3
 """After so many actors in a row that died in their constructors a pool is given up."""
+ACTOR_MODULES = ("runtime.data._exec.programs", "runtime.data._block.batcher")
+"""What an actor of a pool needs of this package, with pyarrow and numpy: the first actor of a node has it imported for
+all, as no idle worker of the tasks becomes an actor."""
 _group_names = itertools.count()
 
 
@@ -221,9 +225,11 @@ class Compiler:
         assert pool is not None
         most = placement.most_actors(self._facts, compute, self._kept_cpus)
         is_placed = placement.is_placed(self._options(compute))
+        environment = preloaded(*ACTOR_MODULES, runtime_env=compute.options.get("runtime_env"))
 
         def options_of(number: int) -> dict[str, Any]:
-            options = {"num_cpus": 0, **self._options(compute), "max_restarts": 0}  # the pool replaces them
+            options = {"num_cpus": 0, **self._options(compute), "runtime_env": environment}
+            options["max_restarts"] = 0  # the pool replaces them
             if not is_placed:
                 node_id = placement.node_of(self._facts.cpus_of, number)
                 options["scheduling_strategy"] = _near(node_id)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
+HELD_FOR_HOMES = 2
+"""With `equal`, so many blocks for each reader wait at most until a reader on their node is the next to get one."""
 Part = tuple[Any, int, int]
 """The reference to a block, the first of its rows, and their number."""
 
@@ -45,10 +47,11 @@ class Epoch:
     Args:
         blocks: those of the result; waited for in `next`.
         parts: how many readers there are.
-        equal: whether each gets as many rows. Otherwise a block goes to whoever asks, unless it lies on the node of
-            another reader that has none waiting.
+        equal: whether each gets as many rows: an equal share of each block, or with `homes` whole blocks where that can
+            be levelled out. Otherwise a block goes to whoever asks, unless it lies on the node of another reader that
+            has none waiting.
         most_bytes: no block is dealt while blocks of so many bytes wait for readers.
-        homes: the node of each reader, as far as known.
+        homes: the node of each reader, as far as known; none: it does not matter where blocks are.
     """
 
     def __init__(
@@ -65,6 +68,7 @@ class Epoch:
         self._most_bytes = most_bytes
         self._queues: list[deque[_Piece]] = [deque() for _ in range(parts)]
         self._carried: list[_Piece] = []
+        self._dealt = [0] * parts  # rows, with `equal`
         self._readers = set(range(parts))
         self.waiting_bytes = 0
 
@@ -80,13 +84,18 @@ class Epoch:
                 return self._take(self._longest())
             block = next(self._blocks, None)
             if block is None:
-                if not self._equal and (longest := self._longest()):
+                if self._equal:
+                    self._deal_evenly()
+                elif longest := self._longest():
                     return self._take(longest)
+                if queue:
+                    break
                 self._readers.discard(part)
                 return None
             piece = _Piece(block, block.start, block.rows)
             if self._equal:
-                self._deal(piece)
+                self._carried.append(piece)
+                self._deal()
             else:
                 self._give(self._near(block, part), piece)
         return self._take(queue)
@@ -120,12 +129,45 @@ class Epoch:
         """The parts whose rows wait for their readers."""
         return [part for part, queue in enumerate(self._queues) if queue]
 
-    def _deal(self, piece: _Piece) -> None:
-        """Gives every part as many rows of a block; what is left waits for the next block."""
-        pieces = [*self._carried, piece]
-        share = sum(each.rows for each in pieces) // len(self._queues)
-        for part in range(len(self._queues)):
-            wanted = share
+    def _deal(self) -> None:
+        """Gives parts rows of what is carried: whole blocks on their nodes, the part with the fewest rows first. If too
+        much is carried, the first block goes to a part elsewhere; equal shares if the rows that are left could not make
+        the parts equal after that."""
+        while self._homes and self._carried:
+            part = min(range(len(self._dealt)), key=self._dealt.__getitem__)
+            home, is_full = self._homes[part], self._carries_enough()
+            near = (i for i, piece in enumerate(self._carried) if home in piece.block.nodes)
+            chosen = next(near, 0 if is_full else None)
+            if chosen is None:
+                return
+            if not self._can_level(part, self._carried[chosen].rows):
+                if is_full:
+                    break
+                return
+            self._give(part, self._carried.pop(chosen))
+        self._deal_evenly()
+
+    def _carries_enough(self) -> bool:
+        carried_bytes = sum(piece.block.size_bytes for piece in self._carried)
+        return (
+            len(self._carried) >= HELD_FOR_HOMES * len(self._queues)
+            or self.waiting_bytes + carried_bytes >= self._most_bytes
+        )
+
+    def _can_level(self, part: int, rows: int) -> bool:
+        """Whether what is carried then still makes all parts equal, if a part gets `rows` of it."""
+        dealt = [*self._dealt]
+        dealt[part] += rows
+        missing = max(dealt) * len(dealt) - sum(dealt)
+        return sum(piece.rows for piece in self._carried) - rows >= missing
+
+    def _deal_evenly(self) -> None:
+        """Makes the numbers of rows that parts have got equal; fewer rows than there are parts stay carried."""
+        most, pieces = max(self._dealt), self._carried
+        missing = [most - dealt for dealt in self._dealt]
+        share = (sum(each.rows for each in pieces) - sum(missing)) // len(missing)
+        for part, extra in enumerate(missing):
+            wanted = extra + share
             while wanted:
                 first = pieces[0]
                 taken = min(first.rows, wanted)
@@ -135,9 +177,9 @@ class Epoch:
                     pieces[0] = _Piece(first.block, first.start + taken, first.rows - taken)
                 else:
                     pieces.pop(0)
-        self._carried = pieces
 
     def _give(self, part: int, piece: _Piece) -> None:
+        self._dealt[part] += piece.rows
         if part not in self._readers:
             return
         if not piece.block.pieces:

@@ -117,7 +117,7 @@ class SplitServer:
 
         for ref, bundle in self._dataset._bundles(optimize(self._dataset._node), ahead=self._parts):
             if bundle.rows:
-                nodes = _nodes_of(ref) if self._homes and not self._equal else ()
+                nodes = _nodes_of(ref) if self._homes else ()
                 yield Block(
                     ref, bundle.rows, bundle.start, 0 if bundle.is_given else bundle.size_bytes, nodes
                 )
@@ -129,6 +129,13 @@ class SplitServer:
     def schema(self) -> Schema | None:
         """See `Dataset.schema`."""
         return self._dataset.schema()  # type: ignore[no-any-return]
+
+
+def _used(homes: Sequence[str | None], equal: bool, context: DataContext) -> Sequence[str | None]:
+    """The homes of readers that blocks are dealt by: none if all are one, or if parts have the same rows in each run,
+    so that they can be resumed."""
+    is_fixed = equal and context.execution_options.preserve_order
+    return () if is_fixed or len(set(homes)) < 2 else homes
 
 
 def _nodes_of(ref: Any) -> tuple[str, ...]:
@@ -229,6 +236,7 @@ def iterators(dataset: Any, parts: int, equal: bool, homes: Sequence[str | None]
     """An iterator for each part; the actor ends with the last of them. `homes`: see `SplitServer`."""
     import runtime
 
+    homes = _used(homes, equal, dataset._context)
     actor = runtime.remote(num_cpus=0, max_concurrency=parts + 2)(SplitServer)
     server = actor.remote(dataset, parts, equal, homes)
     return [

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import runtime
 from runtime._extension import store, terminal
 from runtime.data._exec.state import Execution
 from runtime.data.context import DataContext
@@ -135,6 +136,10 @@ def _patch_print() -> None:
 
 def _on_disk() -> Callable[[str], int] | None:
     """How many bytes of the objects of tasks with a name lie on disk; None if the stores do not answer."""
+    if (
+        not runtime.is_initialized()
+    ):  # whoever iterates has called `shutdown`: asking would start another session
+        return None
     try:
         stores = store.stores()
     except RayError:

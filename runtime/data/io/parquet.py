@@ -303,7 +303,7 @@ class ParquetDatasource(FileBasedDatasource):
                 for table in tables:
                     whole = _conformed(table, schema, used, known)
                     if self._predicate is not None:
-                        whole = whole.filter(self._predicate.to_arrow())
+                        whole = whole.filter(self._predicate.evaluate(whole))
                     if whole.num_rows:
                         yield whole.select(wanted)
 

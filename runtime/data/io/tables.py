@@ -99,7 +99,7 @@ class TableDatasource(Datasource):
         for table in self._scan(parts, used):
             if self._predicate is not None:
                 # Libraries differ in what they do with NaN and null, so that they only leave out what they surely may.
-                table = table.filter(self._predicate.to_arrow())
+                table = table.filter(self._predicate.evaluate(table))
             given = True
             yield table.select(wanted)
         if not given:

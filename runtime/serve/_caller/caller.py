@@ -45,7 +45,7 @@ class Caller:
         self.loop = loop
         self.node = node
         self.name = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
-        self.demand = DemandReporter(loop, self.name, tell or ControllerDemand(loop))
+        self.demand = DemandReporter(loop, self.name, tell or ControllerDemand(self.spawn))
         self.measures = QueueMeasures(loop, self.name)
         self._queues: dict[tuple[str, str], Queue] = {}
         self._by_key: dict[bytes, Callable[[bytes | None], None]] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import pickle
 from typing import Any
@@ -15,6 +16,8 @@ from .exchange import Exchange, State
 from .routing import Routed
 
 log = logging.getLogger(__name__)
+
+_numbers = itertools.count(1)  # of requests, which may share a request id
 
 RANK_S = 0.01
 """How long a request waits for a slot of one rank before the next rank may have it, too."""
@@ -131,7 +134,7 @@ def _pending(exchange: Exchange) -> PendingRequest:
         kwargs=kwargs,
         metadata=RequestMetadata(
             request_id=meta.request_id,
-            internal_request_id=f"{meta.request_id}-{id(exchange):x}",
+            internal_request_id=f"{meta.request_id}-{next(_numbers)}",
             call_method=message.method if isinstance(message, Call) else "__call__",
             route=meta.route,
             app_name=meta.app,

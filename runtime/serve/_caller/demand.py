@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import runtime
-from runtime._extension.objects import ignore_errors
 from runtime.serve._core.published import CONTROLLER, NAMESPACE, Demand, Targets
 
 log = logging.getLogger(__name__)
 
 PERIOD_S = 0.1
+ANSWER_S = 10.0
+"""How long the controller may take to answer a report."""
+RETRY_S = 1.0
 Tell = Callable[[Demand], None]
 
 
@@ -88,30 +90,39 @@ class DemandReporter:
 
 
 class ControllerDemand:
-    """Hands reports to the controller. The actor is looked up on a thread, since that takes a round trip."""
+    """Hands the latest report to the controller, and again while requests wait and the controller cannot be reached.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    Args:
+        spawn: runs a coroutine on the caller's loop.
+    """
+
+    def __init__(self, spawn: Callable[[Coroutine[Any, Any, None]], None]) -> None:
+        self._spawn = spawn
         self._actor: Any = None
         self._latest: Demand | None = None
-        self._looking: asyncio.Future[Any] | None = None
+        self._is_sending = False
 
     def __call__(self, demand: Demand) -> None:
-        """Sends the report, or the latest one as soon as the controller is found."""
+        """Sends the report soon."""
         self._latest = demand
-        if self._actor is not None:
-            ignore_errors([self._actor.record_demand.remote(demand)])
-        elif self._looking is None:
-            self._looking = self._loop.run_in_executor(None, runtime.get_actor, CONTROLLER, NAMESPACE)
-            self._looking.add_done_callback(self._found)
+        if not self._is_sending:
+            self._is_sending = True
+            self._spawn(self._send())
 
-    def _found(self, looking: asyncio.Future[Any]) -> None:
-        self._looking = None
-        if looking.cancelled():
-            return
-        if (error := looking.exception()) is not None:
-            log.warning("The controller of Serve is not there, so nothing scales up: %s", error)
-            return
-        self._actor = looking.result()
-        if self._latest is not None:
-            self(self._latest)
+    async def _send(self) -> None:
+        try:
+            while self._latest is not None:
+                demand, self._latest = self._latest, None
+                try:
+                    async with asyncio.timeout(ANSWER_S):
+                        if self._actor is None:  # the look-up takes a round trip
+                            self._actor = await asyncio.to_thread(runtime.get_actor, CONTROLLER, NAMESPACE)
+                        await self._actor.record_demand.remote(demand)
+                except Exception as error:  # another controller may have taken the name
+                    self._actor = None
+                    if demand.queued:
+                        log.warning("The controller of Serve does not hear that requests wait: %r", error)
+                        await asyncio.sleep(RETRY_S)
+                        self._latest = self._latest or demand
+        finally:
+            self._is_sending = False

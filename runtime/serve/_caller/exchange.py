@@ -32,6 +32,9 @@ Answer: TypeAlias = Result | Failure | Item | End | Start | Chunk | Event
 Sink: TypeAlias = Callable[[Answer | BaseException], None]
 """Takes each message of the answer, or the error that ended the request; on the caller's loop."""
 
+IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
+"""Methods whose requests a gateway may repeat when a connection is lost: RFC 9110, section 9.2.2."""
+
 TELL_BYTES = WINDOW_BYTES // 4
 """After so many used bytes the sender is told of them."""
 
@@ -81,6 +84,7 @@ class Exchange:
         "_chunks_sent",
         "_credit",
         "_error",
+        "_has_answer",
         "_inbox",
         "_is_at_replica",
         "_on_end",
@@ -94,6 +98,7 @@ class Exchange:
         "begun",
         "kept",
         "link",
+        "losses",
         "message",
         "number",
         "queue",
@@ -118,6 +123,8 @@ class Exchange:
         self.link: Sender | None = None
         self.number = 0
         self.refusals = 0
+        self.losses = 0
+        """How many replicas died while it was there."""
         self.kept: ObjectRef | None = None
         """The object with the arguments, until the request has ended."""
         self.begun: asyncio.Future[None] | None = None
@@ -133,6 +140,7 @@ class Exchange:
         self._credit = WINDOW_BYTES
         self._room: asyncio.Future[None] | None = None
         self._chunks_sent = False
+        self._has_answer = False
         # Bytes of the answer's bodies since its beginning:
         self._arrived = 0
         self._used = 0
@@ -153,10 +161,14 @@ class Exchange:
         Raises:
             ActorDiedError: the connection to the replica is lost.
             asyncio.CancelledError: the request was cancelled, by `cancel`.
+            ReplicaUnavailableError: a replica refused it after a part of its body was sent.
+            RuntimeError: the last message was read already.
         """
         while not self._inbox:
             if self._error is not None:
                 raise self._error
+            if self.state is State.ENDED:
+                raise RuntimeError(f"Request {self.message.meta.request_id} has ended: its answer was read.")
             self._waiter = self.queue.loop.create_future()
             await self._waiter
         message = self._inbox.popleft()
@@ -167,9 +179,7 @@ class Exchange:
     async def send(self, chunk: bytes, more: bool) -> None:
         """Sends a part of the request's body, once the replica has room for it. After the request has ended, it does
         nothing: there is an answer, or an error."""
-        while self._credit <= 0 and self.state is State.SENT:
-            self._room = self.queue.loop.create_future()
-            await self._room
+        await self._has_room()
         if self.state is State.SENT and self.link is not None:
             self._credit -= len(chunk)
             self._chunks_sent = True
@@ -178,9 +188,7 @@ class Exchange:
     async def send_event(self, event: dict[str, Any]) -> None:
         """Sends an event of a WebSocket, likewise."""
         body = event.get("bytes") or event.get("text") or b""
-        while self._credit <= 0 and self.state is State.SENT:
-            self._room = self.queue.loop.create_future()
-            await self._room
+        await self._has_room()
         if self.state is State.SENT and self.link is not None:
             self._credit -= len(body)
             self._chunks_sent = True
@@ -221,6 +229,18 @@ class Exchange:
         """Whether another replica can get the request, if none has begun with it."""
         return self.state is State.SENT and not self._chunks_sent
 
+    def may_follow_a_loss(self) -> bool:
+        """Whether another replica can get the request after the death of the one that it was at: once, if it is
+        complete and idempotent, and no part of an answer has come."""
+        message = self.message
+        return (
+            self.state is State.SENT
+            and isinstance(message, Http)
+            and message.kind == "http"
+            and message.method in IDEMPOTENT
+            and not (message.more or self._has_answer or self.losses)
+        )
+
     def sent(self, link: Sender, number: int) -> None:
         """It is on its way."""
         self.link, self.number = link, number
@@ -231,15 +251,16 @@ class Exchange:
             self.timer = None
         if self.begun is not None and not self.begun.done():
             self.begun.set_result(None)
+        self._give_room()
 
     def refused(self) -> None:
-        """It waits again."""
+        """No replica has it any more: it waits again."""
         self.link = None
         self.state = State.WAITING
-        self.refusals += 1
 
     def came(self, message: Answer) -> None:
         """A message of the answer that is not its last one."""
+        self._has_answer = True
         if isinstance(message, Item | Chunk):
             self._arrived += len(message.body)
             if isinstance(message, Item) and values.is_address(message.body):
@@ -319,6 +340,12 @@ class Exchange:
         if self.link is not None and position > self._told:
             self.link.send(Window(self.number, position - self._told))
             self._told = position
+
+    async def _has_room(self) -> None:
+        """Waits until the request is at a replica that has room for more of it, or has ended."""
+        while self.state is State.WAITING or (self._credit <= 0 and self.state is State.SENT):
+            self._room = self.queue.loop.create_future()
+            await self._room
 
     def _hand_over(self, message: Answer) -> None:
         if self._sink is not None:

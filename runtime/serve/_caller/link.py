@@ -141,7 +141,8 @@ class Link:
         """Sends a request, with a slot that it has."""
         connection = self._connection
         if connection is None or not connection.is_open:
-            self._queue.send_elsewhere(exchange)  # the loss of the connection is about to be told
+            self._queue.borrower.lost(self.target.replica)  # the connection's own call is about to come
+            self._queue.send_elsewhere(exchange)
             return
         number = next(self._numbers)
         self._exchanges[number] = exchange
@@ -217,7 +218,13 @@ class Link:
             self._lost.set_result(None)
         self._queue.borrower.lost(self.target.replica)
         exchanges, self._exchanges = self._exchanges, {}
-        for exchange in exchanges.values():
+        for exchange in reversed(
+            exchanges.values()
+        ):  # the last is asked for first, and so the first one is first
+            if exchange.may_follow_a_loss():
+                exchange.losses += 1
+                self._queue.send_elsewhere(exchange)
+                continue
             reason = f"The connection was lost while it worked on request {exchange.message.meta.request_id}"
             app, deployment, _ = self.target.replica.split("#", 2)
             exchange.fail(
@@ -256,8 +263,9 @@ class Link:
     def _last(self, message: Result | Failure | End | Chunk) -> None:
         exchange = self._exchanges.pop(message.number)
         self._slot_back(message.keep)
-        if isinstance(message, Failure) and message.kind == "refused" and exchange.may_be_repeated():
-            if exchange.refusals < MOST_REFUSALS:
+        if isinstance(message, Failure) and message.kind == "refused":
+            exchange.refusals += 1
+            if exchange.may_be_repeated() and exchange.refusals < MOST_REFUSALS:
                 self._queue.send_elsewhere(exchange)
             else:
                 exchange.fail(ReplicaUnavailableError(self.target.replica))

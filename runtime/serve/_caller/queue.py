@@ -167,6 +167,8 @@ class Queue:
         replica = self.borrower.ask(exchange, allowed, first)
         if replica is not None:
             self.links[replica].begin(exchange)
+            if self.borrower.seeks:
+                self.tell_wants_soon()
         else:
             if exchange.allowed is None:
                 self._routing.wait(exchange)

@@ -83,8 +83,10 @@ class ServeController:
     # ------------------------------------------------------------ see `Controller`
 
     def step(self, event: Event, now: float) -> list[Effect]:
+        is_routine = self._is_routine(event)
         effects = self._react(event, now)
-        effects += self._settle(now)
+        if not is_routine:
+            effects += self._settle(now)
         return effects
 
     def waiting_for(self) -> Sequence[Wait]:
@@ -95,6 +97,18 @@ class ServeController:
         return waits
 
     # ------------------------------------------------------------ events
+
+    def _is_routine(self, event: Event) -> bool:
+        """Whether it is one of the health checks that change nothing: with many replicas, most events are."""
+        match event:
+            case TimerFired(key=("check", *_)):
+                return True
+            case Done(key=("check", str(replica_id), *_)):
+                app, deployment, _ = replica_id.rsplit("#", 2)
+                fleet = self._find(app, deployment)
+                replica = None if fleet is None else fleet.replicas.get(replica_id)
+                return replica is not None and replica.state is not ReplicaState.RECOVERING
+        return False
 
     def _react(self, event: Event, now: float) -> list[Effect]:
         match event:
@@ -123,6 +137,9 @@ class ServeController:
             if isinstance(event, Done):
                 return self.ingresses.done(event, now)
             return self.ingresses.failed(event, now)
+        if key[0] == "routes":
+            self.ingresses.routes_known(key[1], key[2])
+            return forget
         if key[0] == "fits":
             fleet = self._touched(key[1], key[2])
             if fleet is not None:
@@ -181,14 +198,16 @@ class ServeController:
     def _requested(self, number: int, what: Any, now: float) -> list[Effect]:
         match what:
             case Load():
-                fleet = self._of(what.replica)
-                return [Reply(number), *([] if fleet is None else fleet.told(what, now))]
+                told = self._of(what.replica)
+                return [Reply(number), *([] if told is None else told.told(what, now))]
             case Demand(caller, queued):
                 effects: list[Effect] = [Reply(number)]
-                for (app, deployment), count in queued.items():
-                    fleet = self._touched(app, deployment)
-                    if fleet is not None:
-                        effects += fleet.waited(caller, count, now)
+                for found in self.apps.values():
+                    for fleet in found.fleets.values():
+                        if fleet.scaler is not None:
+                            count = queued.get((fleet.app, fleet.name), 0)  # it tells of all its queues
+                            effects += fleet.waited(caller, count, now)
+                            self._touch(fleet)
                 return effects
             case requests.Look():
                 return [Reply(number, view.details(self.apps, self.ingresses, self.world, now))]
@@ -344,8 +363,8 @@ class ServeController:
         nodes = {
             each.node for app in self.apps.values() for fleet in app.fleets.values() for each in fleet.serving
         }
-        effects += self.ingresses.reconcile(nodes, now)
         effects += self._publish_routes()
+        effects += self.ingresses.reconcile(nodes, now)
         effects += self._answer_waiters()
         return effects
 
@@ -399,7 +418,9 @@ class ServeController:
         if (routes, apps) == (self.routes.routes, self.routes.apps):
             return []
         self.routes = Routes(self.routes.epoch + 1, routes, apps)
-        return [Put(ROUTES, dump(self.routes))]
+        data = dump(self.routes)
+        self.ingresses.publish(self.routes.epoch, data)
+        return [Put(ROUTES, data)]
 
     # ------------------------------------------------------------ who waits
 
@@ -422,7 +443,8 @@ class ServeController:
                 return Reply(number) if not waits else self._deployed(number, specs)
             case requests.Delete(names, waits):
                 leaving = [name for name in names if name in self.apps and self.apps[name].leaves]
-                return Reply(number) if not waits or not leaving else None
+                is_over = not leaving and self.ingresses.know_routes
+                return Reply(number) if not waits or is_over else None
             case requests.ShutDown():
                 return Reply(number) if not self.apps and not self.ingresses.by_node else None
             case requests.WaitFor(names, states):
@@ -430,7 +452,7 @@ class ServeController:
         return None
 
     def _deployed(self, number: int, specs: Iterable[ApplicationSpec]) -> Reply | None:
-        ready = self.ingresses.is_ready
+        ready = self.ingresses.is_ready and self.ingresses.know_routes
         for spec in specs:
             app = self.apps.get(spec.name)
             if app is None or app.leaves:
@@ -492,6 +514,7 @@ class ServeController:
         routes = left.values.get(ROUTES)
         if routes is not None:
             self.routes = load_routes(routes)
+            self.ingresses.publish(self.routes.epoch, routes)
         for name, kept_bytes in left.below("app").items():
             self._recover_app(name, pickle.loads(kept_bytes), now)
         effects: list[Effect] = []

@@ -70,7 +70,7 @@ TRANSITIONS: Final[Transitions[ProxyStatus, IngressInput]] = {
 
 
 class Ingress:
-    """Of one node. `listens`: what its `start` returned."""
+    """Of one node. `listens`: what its `start` returned. `told`, `known`: versions of the routes."""
 
     def __init__(self, node: str, now: float) -> None:
         self.node = node
@@ -82,6 +82,7 @@ class Ingress:
         self.failures = 0
         self.unneeded_s: float | None = None
         self.number = 0  # of its last call
+        self.told = self.known = 0
 
     @property
     def key(self) -> tuple[str, str]:
@@ -113,6 +114,8 @@ class Ingresses:
         self.options: tuple[dict[str, Any], dict[str, Any], str] | None = None
         self.by_node: dict[str, Ingress] = {}
         self.is_leaving = False
+        self.epoch = 0
+        self._routes = b""
         self._world = world
 
     def configure(self, http: dict[str, Any], grpc: dict[str, Any], location: str) -> list[Effect]:
@@ -121,6 +124,27 @@ class Ingresses:
             return []
         self.options = (http, grpc, location)
         return [Put(b"options", pickle.dumps(self.options))]
+
+    def publish(self, epoch: int, routes: bytes) -> None:
+        """Other routes. Ingresses follow them in the control store; that they are told, too, is for those who wait."""
+        self.epoch, self._routes = epoch, routes
+
+    @property
+    def know_routes(self) -> bool:
+        """Whether all ingresses that listen have the latest routes."""
+        return all(each.known >= self.epoch for each in self.by_node.values() if each.status is H)
+
+    def routes_known(self, node: str, epoch: int) -> None:
+        """An ingress has routes of that version, or is gone."""
+        ingress = self.by_node.get(node)
+        if ingress is not None:
+            ingress.known = max(ingress.known, epoch)
+
+    def _tell_routes(self, ingress: Ingress) -> list[Effect]:
+        if ingress.status is not H or ingress.told >= self.epoch:
+            return []
+        ingress.told = self.epoch
+        return [Call(("routes", ingress.node, self.epoch), ingress.key, "update_routes", [self._routes])]
 
     def recover(self, node: str, listens: dict[str, Any], now: float) -> list[Effect]:
         """One of a former life of the controller."""
@@ -155,6 +179,7 @@ class Ingresses:
         for node in sorted(wanted - set(self.by_node)):
             effects += self._create(node, now)
         for ingress in list(self.by_node.values()):
+            effects += self._tell_routes(ingress)
             if ingress.node in wanted:
                 ingress.unneeded_s = None
             elif self.is_leaving:
@@ -276,6 +301,7 @@ class Ingresses:
         ingress = self.by_node.get(event.key[1])  # type: ignore[index]
         if ingress is not None:
             ingress.number += 1
+            ingress.told = ingress.known = 0
             ingress.message = f"The process of the ingress ended: {event.reason}"
             ingress.step(I.LOST, now)
 

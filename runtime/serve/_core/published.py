@@ -100,7 +100,8 @@ def load_routes(data: bytes) -> Routes:
 
 class Demand(msgspec.Struct, frozen=True):
     """What a caller tells the controller of deployments that scale: how many requests wait there, per
-    (application, deployment). Told when it changes, at most every 0.1 s; at once when the first one waits."""
+    (application, deployment); a deployment that is left out has none. Told when it changes, at most every 0.1 s; at
+    once when the first one waits."""
 
     caller: str
     queued: dict[tuple[str, str], int]

@@ -50,6 +50,10 @@ class _Account:
         return self.lent - self.running
 
 
+FIRST_PAUSE = 8
+"""After so many requests, and then twice as many each time, a slot is sought again where none was free."""
+
+
 class Lender:
     """The slots of one replica. Callers are any hashable values, one per connection."""
 
@@ -230,6 +234,9 @@ class _Loan:
         slots: how many the replica has.
         full: it has told that no slot is free now.
         retired: it takes no new requests.
+        sought: a slot is wanted for requests to come, see `Borrower._seek`.
+        missed: how often it had none then, in a row.
+        next_seek: by the count of requests, when to try again.
     """
 
     near: bool
@@ -240,6 +247,9 @@ class _Loan:
     told: int = 0
     wanted_only: int = 0
     retired: bool = False
+    sought: bool = False
+    missed: int = 0
+    next_seek: int = 0
 
 
 class Borrower(Generic[Request]):
@@ -256,7 +266,10 @@ class Borrower(Generic[Request]):
         self._far: list[str] = []
         self._waiting: OrderedDict[Request, frozenset[str] | None] = OrderedDict()
         self._unrestricted = 0
-        self._live = 0
+        self._live: list[str] = []
+        self._asked = 0
+        self.seeks = False
+        """Whether `wants` has something to tell though nothing waits."""
 
     @property
     def waiting(self) -> int:
@@ -308,7 +321,7 @@ class Borrower(Generic[Request]):
         loan.wanted_only = sum(
             replica in allowed for allowed in self._waiting.values() if allowed is not None
         )
-        self._live += 1
+        self._live.append(replica)
 
     def resize(self, replica: str, slots: int) -> None:
         """A replica has another number of slots for all callers."""
@@ -322,7 +335,7 @@ class Borrower(Generic[Request]):
         if loan is None or loan.retired:
             return 0
         loan.retired = True
-        self._live -= 1
+        self._live.remove(replica)
         return self._empty(replica, loan)
 
     def restore(self, replica: str) -> None:
@@ -330,7 +343,7 @@ class Borrower(Generic[Request]):
         loan = self._loans.get(replica)
         if loan is not None and loan.retired:
             loan.retired = False
-            self._live += 1
+            self._live.append(replica)
 
     def lost(self, replica: str) -> None:
         """A replica is disconnected, and with it what runs there."""
@@ -356,9 +369,12 @@ class Borrower(Generic[Request]):
         if request in self._waiting:
             raise ValueError(f"Request {request!r} waits already.")
         # A slot in hand that is of use to the first that waits is never left unused, so nobody is overtaken here.
+        self._asked += 1
         replica = self._choose(allowed)
         if replica is not None:
             self._use(replica)
+            if allowed is None and len(self._live) > 1:
+                self._seek(self._loans[replica])
             return replica
         self._waiting[request] = None if allowed is None else frozenset(allowed)
         if first:
@@ -422,6 +438,10 @@ class Borrower(Generic[Request]):
         if loan is None:
             return []
         loan.full = scarce and loan.told > 0
+        if loan.sought:
+            loan.sought = False
+            loan.missed = 0 if slots else min(loan.missed + 1, 6)
+            loan.next_seek = self._asked + (FIRST_PAUSE << loan.missed if loan.missed else 0)
         loan.told = max(0, loan.told - slots)
         self._put(replica, loan, slots)
         sent: list[Request] = []
@@ -453,9 +473,10 @@ class Borrower(Generic[Request]):
         is found; a replica hears of a lower number only when it is 0.
         """
         changed: list[tuple[str, int]] = []
-        share = -(-self._unrestricted // self._live) if self._live else 0
+        self.seeks = False
+        share = -(-self._unrestricted // len(self._live)) if self._live else 0
         for replica, loan in self._loans.items():
-            wanted = 0 if loan.retired else share + loan.wanted_only
+            wanted = 0 if loan.retired else share + loan.wanted_only or int(loan.sought)
             if wanted > loan.told or (not wanted and loan.told):
                 loan.told = wanted
                 loan.full = loan.full and wanted > 0
@@ -474,6 +495,18 @@ class Borrower(Generic[Request]):
             if ready:
                 return ready[0]
         return None
+
+    def _seek(self, chosen: _Loan) -> None:
+        """Wants a slot of another replica for requests to come, if that has fewer own requests than the one which was
+        chosen and no slot in hand. Else a new replica would get no request while slots of the old ones suffice."""
+        other = self._loans[self._random.choice(self._live)]
+        if (
+            other.running < chosen.running
+            and not (other.hand or other.told or other.sought)
+            and (other.near or not chosen.near)
+            and self._asked >= other.next_seek
+        ):
+            other.sought = self.seeks = True
 
     def _use(self, replica: str) -> None:
         loan = self._loans[replica]

@@ -21,6 +21,7 @@ from runtime.serve._core.published import NAMESPACE, ROUTES, load_routes
 from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .grpc_server import GrpcServer
+from .measures import Measures
 from .options import grpc_options, http_options
 from .routes import RouteTable
 
@@ -111,6 +112,12 @@ class Ingress:
         if self._helpers:
             api.get([helper.check_health.remote() for helper in self._helpers], timeout=CHECK_TIMEOUT_S)
 
+    def update_routes(self, routes: bytes) -> None:
+        """Takes routes at once, here and in the other processes: an application answers when `serve.run` returns."""
+        others = [helper.update_routes.remote(routes) for helper in self._helpers]
+        self._wait(self._take_routes(routes), CHECK_TIMEOUT_S)
+        api.get(others, timeout=CHECK_TIMEOUT_S)
+
     def drain(self, timeout_s: float) -> int:
         """Accepts nothing more and lets what runs end for at most `timeout_s`; the actor can then be killed.
 
@@ -139,7 +146,6 @@ class Ingress:
         if web.host is not None:
             from .http_app import HttpIngress
             from .http_server import HttpServer, bind
-            from .measures import Measures
 
             measures = Measures("http", self._node_id)
             app = HttpIngress(self._table, queue_of, web.request_timeout_s, measures)
@@ -149,13 +155,16 @@ class Ingress:
         if rpc.grpc_servicer_functions:
             from runtime.serve._wire.values import load_failure
 
-            self._grpc = GrpcServer(rpc, self._table, queue_of, load_failure)
+            self._grpc = GrpcServer(rpc, self._table, queue_of, load_failure, Measures("grpc", self._node_id))
             grpc_port = await self._grpc.start(web.host or "127.0.0.1")
         return {"host": web.host, "port": port, "grpc_port": grpc_port}
 
     async def _drain(self, timeout_s: float) -> int:
         servers = [server.drain(timeout_s) for server in (self._http, self._grpc) if server is not None]
         return sum(await asyncio.gather(*servers))
+
+    async def _take_routes(self, routes: bytes) -> None:
+        self._table.update(load_routes(routes))
 
     def _update(self, news: list[News]) -> None:
         for one in news:

@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 import pickle
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn, TypeAlias
 
@@ -16,6 +17,7 @@ from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableErr
 from runtime.serve.grpc_util import RayServegRPCContext, dump_context, load_context
 
 from . import answers, grpc_api
+from .measures import Measures
 from .options import limit_s
 from .routes import NO_ROUTES, RouteTable
 from .upstream import Exchange, QueueOf

@@ -6,17 +6,28 @@ import asyncio
 import concurrent.futures
 import queue
 import uuid
-from collections.abc import AsyncIterator, Generator, Iterator
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from typing import Any, ClassVar, NoReturn, Protocol
 
 from runtime.serve import context
 from runtime.serve.exceptions import RequestCancelledError
 from runtime.serve.handle import DeploymentHandle, DeploymentResponse, DeploymentResponseGenerator
 
-if TYPE_CHECKING:
-    from runtime.serve._local_testing.application import LocalReplica
-
 _NO_REFERENCES = "Converting DeploymentResponses to ObjectRefs is not supported in local testing mode."
+
+
+class Callee(Protocol):
+    """The replica of a deployment in this process."""
+
+    def call(
+        self, method: str, args: Any, kwargs: Any, request: context.RequestContext
+    ) -> concurrent.futures.Future[Any]:
+        """Begins a call."""
+
+    def stream(
+        self, method: str, args: Any, kwargs: Any, request: context.RequestContext, put: Callable[[Any], None]
+    ) -> concurrent.futures.Future[Any]:
+        """Begins a call whose items go to `put`."""
 
 
 class LocalHandle(DeploymentHandle[Any]):
@@ -26,7 +37,7 @@ class LocalHandle(DeploymentHandle[Any]):
         run: which call of `run_locally` it belongs to.
     """
 
-    replicas: ClassVar[dict[tuple[int, str, str], LocalReplica]] = {}
+    replicas: ClassVar[dict[tuple[int, str, str], Callee]] = {}
 
     def __init__(self, deployment_name: str, app_name: str, run: int, handle_options: Any = None) -> None:
         super().__init__(deployment_name, app_name, handle_options)
@@ -73,7 +84,7 @@ class LocalResponse(DeploymentResponse[Any]):
     """The result of a call in this process. Errors are those of the code itself."""
 
     def __init__(
-        self, replica: LocalReplica, method: str, args: Any, kwargs: Any, request: context.RequestContext
+        self, replica: Callee, method: str, args: Any, kwargs: Any, request: context.RequestContext
     ) -> None:
         self._request = request
         self._future = replica.call(method, args, kwargs, request)
@@ -132,7 +143,7 @@ class LocalResponseGenerator(DeploymentResponseGenerator[Any]):
     """The items of a call in this process."""
 
     def __init__(
-        self, replica: LocalReplica, method: str, args: Any, kwargs: Any, request: context.RequestContext
+        self, replica: Callee, method: str, args: Any, kwargs: Any, request: context.RequestContext
     ) -> None:
         self._request = request
         self._items: queue.SimpleQueue[Any] = queue.SimpleQueue()

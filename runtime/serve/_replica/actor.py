@@ -134,7 +134,11 @@ class Replica:
     @staticmethod
     def _run_loop(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        try:
+            loop.run_forever()
+        finally:  # a task of the user's code called sys.exit(): without its loop the replica would answer nobody
+            logger.critical("The event loop of the replica has ended; the process exits.", exc_info=True)
+            os._exit(1)
 
     def _on_loop(self, coroutine: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         assert self._loop is not None, "the replica is not started"

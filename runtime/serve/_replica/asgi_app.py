@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Collection
 from typing import Any
 
 from runtime.serve import asgi
@@ -52,7 +53,7 @@ class AsgiApp:
                 raise TypeError(f"`{asgi.BUILD_METHOD}` must return an ASGI app.")
         else:
             app = self._source.app() if self._source.builds else self._source.app
-        bind_methods(app, self._instance)
+        bind_methods(app, self._source.owners, self._instance)
         self.app = app
         self._lifespan = _Lifespan(app, self.state)
         await self._lifespan.start()
@@ -67,21 +68,24 @@ class AsgiApp:
             await self._lifespan.stop()
 
 
-def bind_methods(app: Any, instance: Any) -> None:
+def bind_methods(app: Any, owners: Collection[str], instance: Any) -> None:
     """Makes the routes whose endpoints are methods of the instance's class call the instance, and drops those of other
     classes with the same application. FastAPI analyses a route's parameters when it is made, so each is made anew, with
-    the method bound to the instance: it has no `self`."""
-    cls = type(instance)
+    the method bound to the instance: it has no `self`.
+
+    Args:
+        owners: names of the class and its bases, see `asgi.Source`.
+    """
     dropped: list[tuple[list[Any], Any]] = []
     for routes, index, route in asgi.routes_of(app):
         function = getattr(route.endpoint, "__func__", route.endpoint)
-        if asgi.is_method_of(function, cls):
+        if asgi.owner_of(function) in owners:
             if not inspect.signature(function).parameters:
                 raise TypeError(
                     f"{function.__qualname__} is a route, so it must have `self` as its first parameter."
                 )
             routes[index] = _remade(route, function.__get__(instance))
-        elif getattr(function, asgi.OWNER_ATTRIBUTE, None) is not None:
+        elif hasattr(function, asgi.METHOD_ATTRIBUTE):
             dropped.append((routes, route))
     for routes, route in dropped:
         routes.remove(route)

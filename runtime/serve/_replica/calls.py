@@ -11,14 +11,13 @@ import msgspec
 
 from runtime.serve import context
 from runtime.serve._replica import streams
-from runtime.serve._replica.running import Running
+from runtime.serve._replica.running import Host, Peer, Running
 from runtime.serve._replica.threads import Threads
 from runtime.serve._replica.user_code import Method, UserCode
 from runtime.serve._wire import values
 from runtime.serve._wire.messages import Call, Chunk, End, Item, Result
 
 if TYPE_CHECKING:
-    from runtime.serve._replica.service import Peer, Service
     from runtime.serve.grpc_util import RayServegRPCContext
 
 
@@ -29,7 +28,7 @@ class RunningCall(Running):
 
     method = "CALL"
 
-    def __init__(self, service: Service, peer: Peer, call: Call) -> None:
+    def __init__(self, service: Host, peer: Peer, call: Call) -> None:
         super().__init__(service, peer, call.number, call.meta)
         self._call = call
         self._users: RayServegRPCContext | None = None  # of a gRPC request

@@ -9,17 +9,14 @@ import math
 import sys
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from runtime.serve._replica import calls
 from runtime.serve._replica.asgi_app import VERSIONS
 from runtime.serve._replica.responses import TEXT, Headers, chunk_of, response_of
-from runtime.serve._replica.running import Running, text_of
+from runtime.serve._replica.running import Host, Peer, Running, text_of
 from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, End, Event, Http, Start
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
-
-if TYPE_CHECKING:
-    from runtime.serve._replica.service import Peer, Service
 
 PIECE_BYTES = 256 << 10
 """A larger body travels in pieces of this size."""
@@ -44,17 +41,16 @@ class RunningHttp(Running):
     """An HTTP request."""
 
     __slots__ = (
-        "_chunks", "_disconnected", "_first", "_more", "_request", "_response_status", "_started", "_unacknowledged",
+        "_chunks", "_disconnected", "_first", "_request", "_response_status", "_started", "_unacknowledged",
         "_waiting",
     )  # fmt: skip
 
     is_http = True
 
-    def __init__(self, service: Service, peer: Peer, request: Http) -> None:
+    def __init__(self, service: Host, peer: Peer, request: Http) -> None:
         super().__init__(service, peer, request.number, request.meta)
         self._request = request
         self._first = True
-        self._more = request.more
         self._chunks: deque[Chunk] = deque()
         self._unacknowledged = 0
         self._waiting: asyncio.Future[None] | None = None
@@ -181,7 +177,7 @@ class RunningHttp(Running):
             body, request = self._request.body, self._request
             return {"type": "http.request", "body": body, "more_body": request.more}
         while not self._chunks:
-            if self._disconnected or (self.over and not self._more):
+            if self._disconnected or self.over:
                 return DISCONNECT
             self._waiting = self.service.loop.create_future()
             try:
@@ -189,9 +185,8 @@ class RunningHttp(Running):
             finally:
                 self._waiting = None
         chunk = self._chunks.popleft()
-        self._more = chunk.more
         self._unacknowledged += len(chunk.body)
-        if self._unacknowledged >= ACKNOWLEDGE_BYTES and self._more:
+        if self._unacknowledged >= ACKNOWLEDGE_BYTES and chunk.more:
             self.consumed(self._unacknowledged)
             self._unacknowledged = 0
         return {"type": "http.request", "body": chunk.body, "more_body": chunk.more}
@@ -253,7 +248,7 @@ class RunningWebSocket(Running):
     is_http = True
     method = "WS"
 
-    def __init__(self, service: Service, peer: Peer, request: Http) -> None:
+    def __init__(self, service: Host, peer: Peer, request: Http) -> None:
         super().__init__(service, peer, request.number, request.meta)
         self._request = request
         self._events: deque[dict[str, Any]] = deque([{"type": "websocket.connect"}])

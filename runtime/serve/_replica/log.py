@@ -16,11 +16,10 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from runtime._system import settings
 from runtime.serve import context
 
 NAME = "ray.serve"
-TO_STDERR = "RAY_SERVE_LOG_TO_STDERR"
-ENCODING = "RAY_SERVE_LOG_ENCODING"
 MAX_BYTES = 100 << 20
 BACKUPS = 5
 
@@ -115,7 +114,7 @@ class ReplicaLog:
         self.close()
         deployment = self._replica.deployment_id
         attributes = list(config.get("additional_log_standard_attrs") or ())
-        encoding = config.get("encoding") or os.environ.get(ENCODING) or "TEXT"
+        encoding = config.get("encoding") or settings.SERVE_LOG_ENCODING.get()
         name = f"{deployment.app_name}_{deployment.name}"
         if str(getattr(encoding, "value", encoding)) == "JSON":
             fields = {
@@ -134,7 +133,7 @@ class ReplicaLog:
         )
         self._file.setFormatter(self._formatter)
         self._handlers = [self._file]
-        if os.environ.get(TO_STDERR, "1") == "1":
+        if settings.SERVE_LOG_TO_STDERR.get():
             stderr = logging.StreamHandler(sys.stderr)
             stderr.setFormatter(_TextFormatter(f"{name} {self._replica.unique_id}", attributes))
             self._handlers.append(stderr)

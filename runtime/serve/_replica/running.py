@@ -3,18 +3,64 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
+from runtime import exceptions
 from runtime.serve import context
+from runtime.serve._replica.threads import Threads
+from runtime.serve._replica.user_code import UserCode
 from runtime.serve._wire import values
+from runtime.serve._wire.connection import Connection
 from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, Event, Failure, Message, Meta, Window
 
-if TYPE_CHECKING:
-    from runtime.serve._replica.service import Peer, Service
-
 USER, CANCELLED, REFUSED = "user", "cancelled", "refused"
+
+
+class Peer:
+    """One connection of a caller.
+
+    Attributes:
+        running: its requests whose last message is not sent, by their numbers.
+        kept: large values that it has not read yet.
+        is_known: its `Hello` came.
+        patience: closes a connection without one.
+    """
+
+    connection: Connection
+    patience: asyncio.TimerHandle
+
+    def __init__(self) -> None:
+        self.running: dict[int, Running] = {}
+        self.kept = values.Kept()
+        self.is_known = False
+
+
+class Host(Protocol):
+    """What requests need of the replica that they run in.
+
+    Attributes:
+        context: what the code of requests starts with.
+    """
+
+    loop: asyncio.AbstractEventLoop
+    context: contextvars.Context
+    user: UserCode
+    threads: Threads
+
+    def finished(self, request: Running) -> bool:
+        """A request is about to send its last message. Returns whether its caller keeps the slot."""
+
+    def ended(self, request: Running) -> None:
+        """The code of a request has ended."""
+
+    def failure(self, request: Running, error: BaseException) -> exceptions.RayTaskError:
+        """An error of the user's code for its caller."""
+
+    def failed_after_answer(self, request: Running, error: BaseException) -> None:
+        """The code of a request raised although its answer is complete."""
 
 
 class Running(ABC):
@@ -34,7 +80,7 @@ class Running(ABC):
     """For the access log."""
     is_http = False
 
-    def __init__(self, service: Service, peer: Peer, number: int, meta: Meta) -> None:
+    def __init__(self, service: Host, peer: Peer, number: int, meta: Meta) -> None:
         self.service = service
         self.peer = peer
         self.number = number
@@ -68,6 +114,8 @@ class Running(ABC):
             await self._answer()
         except asyncio.CancelledError as error:
             self._fail(CANCELLED, error)
+        except (SystemExit, KeyboardInterrupt) as error:  # of the user's code: it must not end the event loop
+            self._fail(USER, error)
         except Exception as error:
             self._fail(CANCELLED if self.is_departure(error) else USER, error)
         finally:

@@ -18,10 +18,10 @@ from runtime.serve._replica.calls import RunningCall
 from runtime.serve._replica.http import RunningHttp, RunningWebSocket
 from runtime.serve._replica.log import NAME, ReplicaLog
 from runtime.serve._replica.measures import Measures
-from runtime.serve._replica.running import REFUSED, Running
+from runtime.serve._replica.running import REFUSED, Peer, Running
 from runtime.serve._replica.threads import Threads
 from runtime.serve._replica.user_code import UserCode
-from runtime.serve._wire import messages, values
+from runtime.serve._wire import messages
 from runtime.serve._wire.connection import Connection
 from runtime.serve._wire.messages import Failure, Models, Statistics, Welcome
 
@@ -29,23 +29,10 @@ logger = logging.getLogger(NAME)
 
 FLUSH_S = 0.2
 """How long lines of the access log and metrics are gathered."""
+HELLO_S = 10.0
+"""How long a connection may be silent before its `Hello`."""
 CANCEL_S = 2.0
 """Requests that a drain cancels have this long to end."""
-
-
-class Peer:
-    """One connection of a caller.
-
-    Attributes:
-        running: its requests whose last message is not sent, by their numbers.
-        kept: large values that it has not read yet.
-    """
-
-    def __init__(self, service: Service) -> None:
-        self.running: dict[int, Running] = {}
-        self.kept = values.Kept()
-        self.is_known = False
-        self.connection = Connection(service.received(self), service.lost(self), from_replica=False)
 
 
 class Service:
@@ -173,9 +160,12 @@ class Service:
     # ------------------------------------------------------------ connections
 
     def _connected(self) -> Connection:
-        return Peer(self).connection
+        peer = Peer()
+        connection = peer.connection = Connection(self._received(peer), self._lost(peer), from_replica=False)
+        peer.patience = self.loop.call_later(HELLO_S, connection.close)
+        return connection
 
-    def received(self, peer: Peer) -> Callable[[Connection, Any], None]:
+    def _received(self, peer: Peer) -> Callable[[Connection, Any], None]:
         """What takes the messages of a caller."""
 
         def take(_: Connection, message: Any) -> None:
@@ -192,6 +182,7 @@ class Service:
     def _hello(self, peer: Peer, hello: messages.Hello) -> None:
         if hello.version != messages.VERSION or not hmac.compare_digest(hello.token, self._token):
             raise PermissionError("A caller with another version or a wrong token.")
+        peer.patience.cancel()
         peer.is_known = True
         self._peers.add(peer)
         self._perform(self._lender.connect(peer))
@@ -201,12 +192,13 @@ class Service:
         if self._statistics is not None:
             peer.connection.send(Statistics(self._statistics))
 
-    def lost(self, peer: Peer) -> Callable[[Connection, BaseException | None], None]:
+    def _lost(self, peer: Peer) -> Callable[[Connection, BaseException | None], None]:
         """What hears of the end of a caller's connection: its requests are cancelled."""
 
         def end(_: Connection, error: BaseException | None) -> None:
             if error is not None and not isinstance(error, OSError):
                 logger.warning("A caller's connection is closed: %s", error)
+            peer.patience.cancel()
             if not peer.is_known:
                 return
             self._peers.discard(peer)
@@ -238,7 +230,7 @@ class Service:
         peer.running[message.number] = request
         self._alive.add(request)
         request.start()
-        self._changed()
+        self._has_changed()
 
     def _cancel(self, peer: Peer, message: messages.Cancel) -> None:
         request = peer.running.get(message.number)
@@ -273,9 +265,7 @@ class Service:
         self._measures.ended(request, seconds)
         meta = request.meta
         self._log.access(request.method, request.target, request.status, seconds, meta.request_id, meta.route)
-        if self._flush is None:
-            self._flush = self.loop.call_later(FLUSH_S, self._record)
-        self._changed()
+        self._has_changed()
         return keep
 
     def ended(self, request: Running) -> None:
@@ -303,6 +293,11 @@ class Service:
     def _check_idle(self) -> None:
         if self._idle is not None and self._is_idle and not self._idle.done():
             self._idle.set_result(None)
+
+    def _has_changed(self) -> None:
+        if self._flush is None:
+            self._flush = self.loop.call_later(FLUSH_S, self._record)
+        self._changed()
 
     def _record(self) -> None:
         if self._flush is not None:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-MANY = "RAY_SERVE_RUN_SYNC_IN_THREADPOOL"
-"""With this variable set to 1 sync methods run at the same time; otherwise one after the other."""
+from runtime._system import settings
 
 
 class Threads:
@@ -25,11 +23,11 @@ class Threads:
         self._pool = ThreadPoolExecutor(self._size(most), thread_name_prefix="serve-sync")
 
     def _size(self, most: int) -> int:
-        return max(1, most) if os.environ.get(MANY) == "1" else 1
+        return max(1, most) if settings.SERVE_SYNC_IN_THREADS.get() else 1
 
     def resize(self, most: int) -> None:
         """For another number of requests at a time. What runs goes on where it is."""
-        if os.environ.get(MANY) == "1":
+        if settings.SERVE_SYNC_IN_THREADS.get():
             self._pool.shutdown(wait=False)
             self._pool = ThreadPoolExecutor(self._size(most), thread_name_prefix="serve-sync")
 
@@ -40,7 +38,7 @@ class Threads:
         Raises: what the function raises.
         """
         frame = contextvars.copy_context()
-        running = self._pool.submit(functools.partial(frame.run, function, *args, **kwargs))
+        running = self._pool.submit(frame.run, _call, functools.partial(function, *args, **kwargs))
         waiting = asyncio.wrap_future(running)
         try:
             return await asyncio.shield(waiting)
@@ -50,9 +48,14 @@ class Threads:
                 if not waiting.cancelled():
                     waiting.exception()  # nobody wants it
             raise
-        except StopIteration as error:
-            raise RuntimeError("the function raised StopIteration") from error
 
     def close(self) -> None:
         """Takes nothing more."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _call(function: Callable[[], Any]) -> Any:
+    try:
+        return function()
+    except StopIteration as error:  # a future cannot have it, and its reader would wait for ever
+        raise RuntimeError("The function raised StopIteration.") from error

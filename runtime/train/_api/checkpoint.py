@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 if TYPE_CHECKING:
     from runtime.train._run.calls import Watch
     from runtime.train._run.files import Files
+    from runtime.train._run.near import NearFiles
 
 T = TypeVar("T")
 
@@ -31,6 +32,7 @@ class Checkpoint:
 
         self._given = os.fspath(path)
         self._filesystem = filesystem
+        self._near: NearFiles | None = None
         self._is_local = files.is_local(self._given, filesystem)
         if self._is_local:
             self._given = files.local_path(self._given)
@@ -127,6 +129,22 @@ class Checkpoint:
 
         return files.resolve(self._given, self._filesystem)
 
+    def with_copies(self, near: NearFiles) -> Checkpoint:
+        """The same checkpoint, whose files are read from the nodes' object stores as far as they are there. For the
+        library itself."""
+        found = Checkpoint(self._given, self._filesystem)
+        found._near = near
+        return found
+
+    def release_copies(self) -> None:
+        """The files are read from the storage from now on. For the library itself."""
+        near, self._near = self._near, None
+        if near is not None:
+            near.release()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_near": None}  # others may read it when the copies are gone
+
     def __repr__(self) -> str:
         from runtime.train._run import files
 
@@ -150,7 +168,7 @@ class Checkpoint:
         from runtime.train._run.download import download
 
         def work(watch: Watch) -> None:
-            download(*self.resolve(), target, watch)
+            download(*self.resolve(), target, watch, self._near)
 
         self._call("read", work)
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from runtime.train._core.records import Leaving
 
 
 @dataclass(frozen=True)
@@ -10,12 +13,18 @@ class PreemptionInfo:
     """Machines that will be taken away.
 
     Attributes:
-        deadline_ms: when, in milliseconds of Unix time; None: nobody said.
+        deadline_ms: when the first of them goes, in milliseconds of Unix time; None: nobody said.
         preempted_node_to_ranks: the ranks on them, by node in hex.
     """
 
     deadline_ms: int | None
     preempted_node_to_ranks: dict[str, list[int]]
+
+    @classmethod
+    def of(cls, nodes: Mapping[str, Leaving]) -> PreemptionInfo:
+        """What is known of machines that leave, by node. For the library itself."""
+        known = [each.deadline_ms for each in nodes.values() if each.deadline_ms is not None]
+        return cls(min(known, default=None), {node: each.ranks for node, each in nodes.items()})
 
     @property
     def preempted_node_ids(self) -> list[str]:

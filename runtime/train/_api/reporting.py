@@ -76,18 +76,19 @@ def report(
         raise ValueError("validation needs a checkpoint: report(metrics, checkpoint=..., validation=...).")
     if validation and not session.validates:
         raise ValueError("validation needs a validation function: give the trainer a validation_config.")
-    if checkpoint is None:
-        session.report(metrics)
-        return
-    session.report_checkpoint(
-        metrics,
-        checkpoint,
-        checkpoint_dir_name,
-        checkpoint_upload_mode,
-        delete_local_checkpoint_after_upload,
-        checkpoint_upload_fn,
-        cloudpickle.dumps(validation) if validation else b"",
-    )
+    with session.counted_report():
+        if checkpoint is None:
+            session.report(metrics)
+            return
+        session.report_checkpoint(
+            metrics,
+            checkpoint,
+            checkpoint_dir_name,
+            checkpoint_upload_mode,
+            delete_local_checkpoint_after_upload,
+            checkpoint_upload_fn,
+            cloudpickle.dumps(validation) if validation else b"",
+        )
 
 
 def get_checkpoint() -> Checkpoint | None:
@@ -128,7 +129,7 @@ def get_preemption_info() -> PreemptionInfo | None:
         RuntimeError: this is not a training function.
     """
     nodes = current().preempted()
-    return PreemptionInfo(None, nodes) if nodes else None
+    return PreemptionInfo.of(nodes) if nodes else None
 
 
 def get_dataset_shard(dataset_name: str | None = None) -> DataIterator:

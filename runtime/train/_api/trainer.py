@@ -108,6 +108,7 @@ class DataParallelTrainer:
                 metadata=self.metadata,
                 report_timeout_s=limit_s if limit_s >= 0 else None,
                 validation=self.validation_config,
+                copy_bytes=settings.TRAIN_COPY_BYTES.get(),
             )
         )
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from runtime._controllers.controller import Key, Wait
+from runtime._controllers.controller import Call, Effect, Key, Sleep, Wait
 from runtime.exceptions import ActorDiedError, RayActorError
 
+from .limits import LEAVE_S, STACKS_S
 from .ranks import Place
-from .records import Wanted
+from .records import Message, Wanted
 from .reports import Ledger
 from .states import STARTING, State
 from .table import RankView, RunView
@@ -43,14 +44,14 @@ class Inbox:
         """No more batches are announced. `error`: of the function; None: it has ended in order."""
         self._end = (error,)
 
-    def take(self) -> Iterator[bytes]:
-        """The batches whose turn it is."""
+    def take(self) -> Iterator[tuple[int, bytes]]:
+        """The batches whose turn it is, with their indices. b"": it does not count."""
         while self._taken in self._there:
-            batch = self._there.pop(self._taken)
+            index = self._taken
+            batch = self._there.pop(index)
             self._taken += 1
             self._is_broken = self._is_broken or not batch
-            if not self._is_broken:
-                yield batch
+            yield index, b"" if self._is_broken else batch
 
     def take_end(self) -> tuple[BaseException | None] | None:
         """What `end` was told, once all batches are taken; then None."""
@@ -89,6 +90,8 @@ class Attempt:
         self.gathered: dict[str, object] = dict.fromkeys(missing)
         self.missing = set(missing)
         self.is_preparing = bool(number)
+        self.has_begun = False
+        """The training function was called."""
         self.is_leaving = False
         self.committed = 0
         """How many of its reports are committed."""
@@ -114,6 +117,32 @@ class Attempt:
             int, float
         ] = {}  # when a rank began to wait for others, and the last report was complete
         self._completed = 0
+        self._told = 0  # messages
+
+    def tell(self, rank: int, message: Message) -> Call:
+        """Has a rank get a message."""
+        self._told += 1
+        key = ("tell", self.number, rank, self._told)
+        return Call(key, self.workers[rank], "tell", (self.number, message))
+
+    def leave(self) -> list[Effect]:
+        """Has all ranks leave the training function."""
+        if self.is_leaving:
+            return []
+        self.is_leaving, self.is_preparing = True, False
+        number = self.number
+        effects: list[Effect] = [Sleep(("leave", number), LEAVE_S)] if self.active else []
+        for rank in sorted(self.active):
+            effects.append(Call(("leave", number, rank), self.workers[rank], "leave", (number,)))
+        return effects
+
+    def ask_for_stacks(self, what: str) -> list[Effect]:
+        """Asks all ranks where they are, since a wait takes too long."""
+        self.stalled = what
+        effects: list[Effect] = [Sleep(("stacks", self.number), STACKS_S)]
+        for rank in sorted(self.active):
+            effects.append(Call(("stack", self.number, rank), self.workers[rank], "stack", fetch=True))
+        return effects
 
     def process_ended(self, worker: Key, reason: str) -> None:
         """The process of a worker has ended, and the cluster knows why."""

@@ -7,6 +7,7 @@ the run's folder, commits reports, and closes the run. Calls of the workers' met
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -43,13 +44,14 @@ from runtime.exceptions import RayActorError
 
 from . import records
 from .attempt import Attempt
+from .copies import Copies
 from .failure_policy import Decision, FailurePolicy
 from .keeping import TIDY, Keeping
-from .limits import END_S, EXPLAINED_S, LEAVE_S, REPLACE_S, REPLACED_S, STACKS_S, STARTS, TAKEN
+from .limits import END_S, EXPLAINED_S, REPLACE_S, STARTS, TAKEN
 from .plan import ABORT, Aborted, Failures, Keeper, Plan
 from .processes import Machines, Processes
 from .ranks import placed
-from .records import Committed, Message, decode
+from .records import Committed, Message, Record, decode
 from .scaling_policy import Gangs, Size
 from .states import STARTING, TRANSITIONS, Input, State
 from .validations import Validations
@@ -79,7 +81,7 @@ class TrainController:
         self._has_waited = False
         self._processes = Processes()
         self._machines = Machines()
-        self._told = 0  # messages
+        self._copies = Copies()
         self._lost_starts = 0  # processes that ended since the training function ran last
         self._end: BaseException | None = None
         self._value = b""
@@ -149,7 +151,7 @@ class TrainController:
                 effects += self._waited(now)
             case TimerFired("resize"):
                 effects += self._monitor(now)
-            case Done(("tell" | "leave" | "rendezvous" | "stack", *_) as key):
+            case Done(("tell" | "hold" | "leave" | "rendezvous" | "stack", *_) as key):
                 effects.append(Forget(key))
             case Requested(number, what):
                 effects += self._request(number, what, now)
@@ -157,9 +159,9 @@ class TrainController:
                 effects += self._overdue(wait, now)
             case ActorUp(key, restarts=restarts):
                 self._processes.up(key, restarts)
-            case Noticed(news) if self._machines.take(news.node_id, news.state.value):
+            case Noticed(news) if self._machines.take(news.node_id, news.state.value, news.deadline_ms):
                 if news.node_id in attempt.nodes:
-                    effects += self._tell_all(records.Preempted({**self._machines.leaving(attempt.nodes)}))
+                    effects += self._tell_all(records.Preempted(self._machines.leaving(attempt.nodes)))
             case ActorLost(key, reason) if key in self._group.members:
                 self._lost_starts += self.machine.state in STARTING
                 attempt.process_ended(key, reason)
@@ -186,9 +188,7 @@ class TrainController:
             waits += attempt.preparations(self._state_s)
             waits += self._group.waiting_for()
             running = [member.key for member in self._group.in_state(MemberState.READY)]
-            for key in self._processes.missing(running):
-                what = f"the end of the process of {key!r}, whose calls fail"
-                waits.append(Wait(("replaced", key), what, self._state_s, REPLACED_S))
+            waits += self._processes.waits(running, self._state_s)
         elif state is State.RUNNING:
             waits += attempt.waits(self._state_s, None if attempt.is_leaving else self.plan.stall_s)
         elif state is State.SHUTTING_DOWN:
@@ -231,9 +231,11 @@ class TrainController:
                 effects += self._group.end(now)  # those of the workers
             if not self._validations.are_pending and self._keeping.is_tidy:
                 effects += self._keeping.put("close", self._keeper.close, (self._end, self._value))
-        elif self.machine.state in STARTING and not attempt.is_preparing and self._enough_are_up():
-            # It begins from the last checkpoint of the one before.
-            effects += self._prepare(now)
+        elif self.machine.state in STARTING and not attempt.is_preparing:
+            if self.plan.new_processes and attempt.has_begun:
+                effects += self._processes.replace(attempt.workers, attempt.restarts)
+            if self._enough_are_up():  # it begins from the last checkpoint of the one before
+                effects += self._prepare(now)
         return effects
 
     def _ready(self) -> list[Key]:
@@ -255,12 +257,12 @@ class TrainController:
         number, nodes = self.attempt.number + 1, [members[key].node_id for key in workers]
         restarts = self._processes.restarts(workers)
         self.attempt = Attempt(number, places, workers, restarts, missing, nodes)
-        effects: list[Effect] = []
+        effects: list[Effect] = self._copies.attempt_ended()
         if "rendezvous" in missing:
             effects.append(Call(("rendezvous", number), workers[0], "rendezvous", (places[0],), fetch=True))
         if "shards" in missing:
             effects.append(Perform(("shards", number), self.plan.shards_of, (nodes,)))
-        return effects or self._start("", None, now)
+        return effects if missing else [*effects, *self._start("", None, now)]
 
     def _start(self, what: str, value: Any, now: float) -> list[Effect]:
         """Runs the training function on all ranks, once everything for it is there."""
@@ -275,13 +277,15 @@ class TrainController:
         if not is_same or not {*attempt.workers} <= {*self._ready()}:
             return []  # where the ranks meet may be gone: all of it once more
         self._lost_starts = 0
+        attempt.has_begun = True
         self._move(Input.STARTED, now)
         effects: list[Effect] = []
         shards: Any = attempt.gathered.get("shards")
         for place, worker in zip(attempt.places, attempt.workers, strict=True):
             key = ("run", attempt.number, place.rank)
             shard = shards[place.rank] if shards is not None else None
-            arguments = (attempt.number, place, attempt.gathered.get("rendezvous"), shard, self.latest)
+            meeting = attempt.gathered.get("rendezvous")
+            arguments = (attempt.number, place, meeting, shard, self.latest, self._copies.results)
             effects += self._group.call(key, "run", arguments, now, member=worker)
             effects.append(Take(key, TAKEN))
             attempt.active.add(place.rank)
@@ -351,7 +355,7 @@ class TrainController:
         starting = self._group.in_state(MemberState.STARTING)
         if any(now - member.since_s < self._patience_s for member in starting):
             return []  # rather once for all of them
-        effects = [*self._leave(now), *self._wait_for_workers()]
+        effects = [*self.attempt.leave(), *self._wait_for_workers()]
         self._move(Input.RESIZE, now)
         return effects
 
@@ -364,16 +368,21 @@ class TrainController:
             fetch = Perform(
                 ("batch", self.attempt.number, rank, index), self._keeper.fetch, (ResultOf((key, index)),)
             )
-            return [fetch, Forget((key, index))]
+            return [fetch]
         inbox.arrive(index, metadata)
-        return [Forget((key, index)), Take(key), *self._look_into(rank, now)]
+        return [Take(key), *self._look_into(rank, now)]
 
     def _look_into(self, rank: int, now: float) -> list[Effect]:
         """Takes what has come from a rank: batches in order, then the end."""
         effects: list[Effect] = []
         inbox = self.attempt.inboxes[rank]
-        for batch in inbox.take():
-            effects += self._take(rank, batch, now)
+        for index, batch in inbox.take():
+            key = (("run", self.attempt.number, rank), index)
+            match decode(batch) if batch else []:
+                case [records.Copied(number)]:
+                    self._copies.add(number, rank, key)
+                case batch_records:
+                    effects += [Forget(key), *self._take(rank, batch_records, now)]
         end = inbox.take_end()
         if end is not None:
             self.attempt.active.discard(rank)
@@ -381,10 +390,10 @@ class TrainController:
             effects += self._failed(rank, error, now) if error is not None else []
         return effects
 
-    def _take(self, rank: int, batch: bytes, now: float) -> list[Effect]:
+    def _take(self, rank: int, batch: Sequence[Record], now: float) -> list[Effect]:
         effects: list[Effect] = []
         attempt, ledger = self.attempt, self.attempt.ledger
-        for record in decode(batch):
+        for record in batch:
             match record:
                 case records.Joined(pid):
                     attempt.joined += 1
@@ -422,13 +431,7 @@ class TrainController:
         return effects
 
     def _tell_all(self, message: Message) -> list[Effect]:
-        return [effect for rank in sorted(self.attempt.active) for effect in self._tell(rank, message)]
-
-    def _tell(self, rank: int, message: Message) -> list[Effect]:
-        attempt = self.attempt
-        self._told += 1
-        key = ("tell", attempt.number, rank, self._told)
-        return [Call(key, attempt.workers[rank], "tell", (attempt.number, message))]
+        return [self.attempt.tell(rank, message) for rank in sorted(self.attempt.active)]
 
     # ------------------------------------------------------------ the keeper
 
@@ -450,8 +453,12 @@ class TrainController:
                 self.latest = value.checkpoint
                 batch = done.args[0]
                 attempt.committed = batch[-1].number + 1
-                if any(report.checkpoint for report in batch):
+                numbers = [report.number for report in batch if report.checkpoint]
+                if numbers:
                     effects += self._tell_all(Committed(attempt.committed, self.latest))
+                    number, copies = numbers[-1], self._copies
+                    effects += copies.committed(number)
+                    effects += copies.hold(attempt.number, number, attempt.workers, attempt.nodes)
                     effects += self._resize(now)  # now it costs least
                 effects += self._validations.add(value.pending, now)
                 effects += [*self._keeping.keep(), *self._keeping.tidy(value.leftovers)]
@@ -462,7 +469,7 @@ class TrainController:
                 effects += [*self._keeping.tidy(value.leftovers), *self._answer_wanted()]
             case ("list", attempt.number, int(rank), int(number)):
                 if rank in attempt.active:
-                    effects += self._tell(rank, records.Answered(number, value, is_list=True))
+                    effects.append(attempt.tell(rank, records.Answered(number, value, is_list=True)))
             case "close":
                 self._move(Input.CLOSED_WITH_ERROR if self._end is not None else Input.CLOSED, now)
                 effects.append(Stop(value))
@@ -506,11 +513,11 @@ class TrainController:
             effects.append(Sleep(("explained", attempt.number), EXPLAINED_S))
         match decision:
             case Decision.GIVE_UP:
-                effects += self._leave(now)
+                effects += self.attempt.leave()
                 self._end = Failures("The training function has failed.", attempt.errors, taken)
                 self._move(Input.OVER, now)
             case Decision.WARM:
-                effects += [*self._leave(now), *self._wait_for_workers()]
+                effects += [*self.attempt.leave(), *self._wait_for_workers()]
                 self._move(Input.WARM_RESTART, now)
             case Decision.COLD:
                 attempt.is_leaving = True
@@ -525,17 +532,6 @@ class TrainController:
         failed = (attempt.untold_failures, dict(attempt.errors))
         attempt.untold_failures = None
         return self._keeping.put("failed", self._keeper.failed, failed)
-
-    def _leave(self, now: float) -> list[Effect]:
-        attempt = self.attempt
-        if attempt.is_leaving:
-            return []
-        attempt.is_leaving, attempt.is_preparing = True, False
-        number = attempt.number
-        effects: list[Effect] = [Sleep(("leave", number), LEAVE_S)] if attempt.active else []
-        for rank in sorted(attempt.active):
-            effects.append(Call(("leave", number, rank), attempt.workers[rank], "leave", (number,)))
-        return effects
 
     def _cold(self, now: float) -> list[Effect]:
         """Ends all processes and starts new ones. What they have said before is still taken."""
@@ -554,7 +550,7 @@ class TrainController:
         if self.machine.state is State.SHUTTING_DOWN or not self.machine.can(Input.OVER):
             return []
         self._end = error
-        effects = self._leave(now)
+        effects = self.attempt.leave()
         self._move(Input.OVER, now)
         return effects
 
@@ -564,12 +560,7 @@ class TrainController:
         attempt = self.attempt
         match wait.key:
             case ("rank", int(_)) if not attempt.stalled and not attempt.is_leaving:
-                attempt.stalled = wait.what
-                number = attempt.number
-                effects: list[Effect] = [Sleep(("stacks", number), STACKS_S)]
-                for rank in sorted(attempt.active):
-                    effects.append(Call(("stack", number, rank), attempt.workers[rank], "stack", fetch=True))
-                return effects
+                return attempt.ask_for_stacks(wait.what)
             case ("replaced", _) if self.machine.state in STARTING:
                 return self._cold(now)
         return []

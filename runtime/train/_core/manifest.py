@@ -60,6 +60,11 @@ class PartManifest(msgspec.Struct, frozen=True):
     files: dict[str, FileRecord]
     place: Place | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(record.size_bytes for record in self.files.values())
+
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint.

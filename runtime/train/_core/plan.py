@@ -9,6 +9,7 @@ import msgspec
 
 from runtime._controllers.members import GroupSpec
 
+from .records import Leaving
 from .reports import Complete
 from .validations import Outcome, Pending
 
@@ -77,6 +78,7 @@ class Plan(msgspec.Struct, frozen=True):
         resize_s: how often it is called; and so long, but 30 s at most, such a run waits for a worker's replacement.
         max_failures, max_preemptions: see `FailurePolicy`.
         has_rendezvous: rank 0 says where the ranks meet before they begin.
+        new_processes: a process runs the training function once; later calls have new ones.
         shards_of: called with the nodes of the ranks, in a thread: what each rank gets of the data sets; None: nothing.
         stall_s: how long a rank may wait for another's report, at most; None: without a limit.
         validation, validation_options: see `Validations`.
@@ -90,6 +92,7 @@ class Plan(msgspec.Struct, frozen=True):
     max_failures: int = 0
     max_preemptions: int = -1
     has_rendezvous: bool = False
+    new_processes: bool = False
     shards_of: Any = None
     stall_s: float | None = None
     validation: Any = None
@@ -97,14 +100,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Failures(Exception):
-    """The workers have failed. `errors`: by rank; none where the run failed as a whole. `preempted`: ranks by node, if
-    machines were taken away too often."""
+    """The workers have failed. `errors`: by rank; none where the run failed as a whole. `preempted`: nodes, if machines
+    were taken away too often."""
 
     def __init__(
         self,
         message: str,
         errors: Mapping[int, BaseException] | None = None,
-        preempted: Mapping[str, list[int]] | None = None,
+        preempted: Mapping[str, Leaving] | None = None,
     ) -> None:
         super().__init__(message)
         self.errors = errors or {}

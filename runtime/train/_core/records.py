@@ -34,6 +34,13 @@ class Reported(msgspec.Struct, frozen=True, tag=True):
     validation: bytes = b""
 
 
+class Copied(msgspec.Struct, frozen=True, tag=True):
+    """The value of the item that has this record, and no other, is a copy of the files that the rank has for its n-th
+    report (`_run.near`). Comes before `Uploaded`."""
+
+    number: int
+
+
 class Uploaded(msgspec.Struct, frozen=True, tag=True):
     """The files that a rank has for its n-th report are in the storage. `part`: encoded (`manifest.PartManifest`)."""
 
@@ -68,7 +75,7 @@ class Returned(msgspec.Struct, frozen=True, tag=True):
     has_left: bool = False
 
 
-Record = Joined | Reported | Uploaded | Asked | Wanted | Returned
+Record = Joined | Reported | Copied | Uploaded | Asked | Wanted | Returned
 
 
 class Committed(msgspec.Struct, frozen=True, tag=True):
@@ -86,10 +93,17 @@ class Answered(msgspec.Struct, frozen=True, tag=True):
     is_list: bool = False
 
 
-class Preempted(msgspec.Struct, frozen=True, tag=True):
-    """To a rank: machines will be taken away. `ranks`: those on them, by node."""
+class Leaving(msgspec.Struct, frozen=True):
+    """A machine that will be taken away. `ranks`: those on it. `deadline_ms`: when, in Unix time; None: nobody said."""
 
-    ranks: dict[str, list[int]]
+    ranks: list[int]
+    deadline_ms: int | None = None
+
+
+class Preempted(msgspec.Struct, frozen=True, tag=True):
+    """To a rank: machines will be taken away. `nodes`: by node, in hex."""
+
+    nodes: dict[str, Leaving]
 
 
 Message = Committed | Answered | Preempted

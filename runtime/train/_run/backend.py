@@ -37,6 +37,9 @@ class Backend:
     has_rendezvous = False
     """Whether `rendezvous` is to be called."""
 
+    needs_new_process = False
+    """Whether a process can be connected only once: ranks that go on after a failure get new processes."""
+
     def rendezvous(self, context: WorkerContext) -> dict[str, Any]:
         """On rank 0: opens what the others connect to. What it returns is given to `join` of all ranks."""
         return {}

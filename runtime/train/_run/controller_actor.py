@@ -23,7 +23,7 @@ from runtime.train._run import validation
 from runtime.train._run.keeper import RunKeeper
 from runtime.train._run.metrics import RunMetrics
 from runtime.train._run.records import config_of
-from runtime.train._run.room import Room
+from runtime.train._run.room import room_of
 from runtime.train._run.worker import Setup, Worker
 
 if TYPE_CHECKING:
@@ -104,6 +104,7 @@ def _plan(job: Job, keeper: RunKeeper) -> Plan:
         resources=bundle,
         stamp=datetime.now().strftime("%Y-%m-%d_%H-%M-%S.%f"),
         validates=job.validation is not None,
+        copy_bytes=job.copy_bytes,
     )
     options = _options(job, bundle)
     group = GroupSpec(
@@ -124,22 +125,17 @@ def _plan(job: Job, keeper: RunKeeper) -> Plan:
         workers=group,
         size=scaling.most_workers,
         least=scaling.num_workers[0] if isinstance(scaling.num_workers, tuple) else 0,
-        room_for=_room(job).now,
+        room_for=room_of(scaling).now,
         resize_s=scaling.elastic_resize_monitor_interval_s,
         max_failures=job.run.failure_config.max_failures,
         max_preemptions=job.run.failure_config.max_preemption_failures,
         has_rendezvous=job.backend.has_rendezvous,
+        new_processes=job.backend.needs_new_process,
         shards_of=shards_of,
         stall_s=job.report_timeout_s,
         validation=validation.task() if job.validation is not None else None,
         validation_options=job.validation.ray_remote_kwargs if job.validation is not None else {},
     )
-
-
-def _room(job: Job) -> Room:
-    scaling = job.scaling
-    selector = scaling.label_selector if isinstance(scaling.label_selector, Mapping) else {}
-    return Room(scaling.bundle, selector, scaling.placement_strategy, scaling.most_workers)
 
 
 def _options(job: Job, bundle: Mapping[str, float]) -> dict[str, Any]:

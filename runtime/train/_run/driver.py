@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import runtime
 from runtime import cloudpickle
+from runtime._extension import lending
 from runtime.exceptions import RayActorError, RayTaskError
 from runtime.train._api.exceptions import ControllerError
 from runtime.train._run.job import Job
@@ -58,7 +59,8 @@ def _in_the_cluster(job: Job) -> Result:
     )
     try:
         run = controller.run.remote()
-        wait_for(run, controller, job.run.name or "")
+        with lending.lent_cpus():  # a trial or another actor that only waits leaves its CPUs to the workers
+            wait_for(run, controller, job.run.name or "", job.scaling)
         result: Result = runtime.get(run)
         return result
     except KeyboardInterrupt:

@@ -35,7 +35,7 @@ def failure(error: BaseException) -> TrainingFailedError:
     if not isinstance(error, Failures):
         return ControllerError(cause(error))
     if error.preempted:
-        return PreemptionError(PreemptionInfo(None, dict(error.preempted)))
+        return PreemptionError(PreemptionInfo.of(error.preempted))
     return WorkerGroupError("\n".join([f"{error}", *_lines(error.errors)]), by_rank(error.errors))
 
 

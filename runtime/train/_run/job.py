@@ -26,6 +26,7 @@ class Job:
         metadata: see `TrainContext`.
         report_timeout_s: how long a rank waits for others, at most; None: without a limit.
         validation: how checkpoints are validated; None: they are not.
+        copy_bytes: see `Session`.
     """
 
     function: Callable[[], Any]
@@ -38,3 +39,4 @@ class Job:
     metadata: dict[str, Any]
     report_timeout_s: float | None
     validation: ValidationConfig | None = None
+    copy_bytes: int = 0

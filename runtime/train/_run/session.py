@@ -8,6 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,9 @@ from runtime.train._core.records import (
     Answered,
     Asked,
     Committed,
+    Copied,
     Joined,
+    Leaving,
     Message,
     Preempted,
     Record,
@@ -35,6 +38,8 @@ from runtime.train._run.upload import Uploads, encoded
 
 if TYPE_CHECKING:
     from runtime.train._api.checkpoint import Checkpoint
+    from runtime.train._core.manifest import PartManifest
+    from runtime.train._run.rank_metrics import RankMetrics
 
 
 UPLOAD_GRACE_S = 2.0
@@ -55,6 +60,8 @@ class Session:
         shards: of the data sets, by name.
         stamp: begins the names of the call's checkpoints; the same on all ranks.
         validates: the run has a validation function.
+        copy_bytes: of each checkpoint so much at most is copied into the object store; 0: nothing.
+        metrics: counts what happens; None: nobody does.
     """
 
     def __init__(
@@ -64,6 +71,8 @@ class Session:
         shards: dict[str, Any] | None = None,
         stamp: str = "0",
         validates: bool = False,
+        copy_bytes: int = 0,
+        metrics: RankMetrics | None = None,
     ) -> None:
         self.context = context
         self.checkpoint = checkpoint
@@ -73,11 +82,14 @@ class Session:
         self._reports = 0
         self._questions = 0
         self._uploads = Uploads()
+        self._copy_bytes = copy_bytes
+        self._metrics = metrics
+        self._copies: dict[int, Any] = {}  # by report, on their way
         self._outbox: queue.SimpleQueue[Record] = queue.SimpleQueue()
         self._lock = threading.Condition()  # guards what follows
         self._committed = 0
         self._answers: dict[int, bytes] = {}
-        self._preempted: dict[str, list[int]] = {}
+        self._preempted: dict[str, Leaving] = {}
         self._sent = 0
         self._put = 0
         self._is_leaving = False
@@ -102,6 +114,10 @@ class Session:
             self._reports += 1
         self._send(Reported(number, cloudpickle.dumps(metrics), checkpoint, waits, validation))
         return number
+
+    def counted_report(self) -> AbstractContextManager[None]:
+        """Counts a report, whose call is the block."""
+        return self._metrics.report(self.context.get_world_rank()) if self._metrics else nullcontext()
 
     def joined(self) -> None:
         """The rank is connected with the others."""
@@ -131,13 +147,14 @@ class Session:
                 partial(self._upload, number, checkpoint, folder, deletes is not False, upload_fn)
             )
             return
+        copy = None
         if mode is CheckpointUploadMode.NO_UPLOAD:
             part = storage.adopt(checkpoint, folder, rank)
         elif upload_fn is not None:
             part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
         else:
             try:
-                part = storage.upload(checkpoint, folder, rank, self._is_late)
+                part, copy = self._uploaded(checkpoint, folder, self._is_late)
             except Cancelled:
                 raise Left from None
         if deletes:
@@ -146,7 +163,7 @@ class Session:
         with self._lock:
             number = self._reports
             self._reports += 1
-        self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
+        self._send_part(number, part, copy)
         self._send(Reported(number, cloudpickle.dumps(metrics), folder, True, validation), checks=False)
         with self._lock:
             self._wait(lambda: self._committed > number)
@@ -175,15 +192,15 @@ class Session:
         self._send(Asked(number, what, data))
         return decoded(self._answer(number))
 
-    def preempted(self) -> dict[str, list[int]]:
-        """The ranks whose machines will be taken away, by node, as far as any rank knows.
+    def preempted(self) -> dict[str, Leaving]:
+        """The machines that will be taken away, by node, as far as any rank knows.
 
         Raises:
             Left: the training function is to end.
         """
-        known: dict[str, list[int]] = {}
+        known: dict[str, Leaving] = {}
         for data in self.exchange("get_preemption_info", msgspec.msgpack.encode(self._preempted)):
-            known.update(msgspec.msgpack.decode(data, type=dict[str, list[int]]))
+            known.update(msgspec.msgpack.decode(data, type=dict[str, Leaving]))
         return known
 
     def reported_checkpoints(self, are_validated: bool, timeout_s: float | None) -> bytes:
@@ -211,11 +228,13 @@ class Session:
             match message:
                 case Committed(count, checkpoint):
                     self._committed = max(self._committed, count)
+                    if self.checkpoint is not None:
+                        self.checkpoint.release_copies()
                     self.checkpoint = cloudpickle.loads(checkpoint) if checkpoint else self.checkpoint
                 case Answered(number, data):
                     self._answers[number] = data
-                case Preempted(ranks):
-                    self._preempted = ranks
+                case Preempted(nodes):
+                    self._preempted = nodes
             self._lock.notify_all()
 
     def leave(self) -> None:
@@ -257,6 +276,10 @@ class Session:
                 batch.append(self._outbox.get_nowait())
             except queue.Empty:
                 return batch
+
+    def take_copy(self, number: int) -> Any:
+        """The value that belongs to a `Copied`. Once."""
+        return self._copies.pop(number)
 
     def have_left(self, count: int) -> None:
         """So many more records have left the process."""
@@ -303,8 +326,9 @@ class Session:
         try:
             if upload_fn is not None:
                 part = storage.adopt(upload_fn(checkpoint, folder), folder, rank)
+                copy = None
             else:
-                part = storage.upload(checkpoint, folder, rank, lambda: self._uploads.is_cancelled)
+                part, copy = self._uploaded(checkpoint, folder, lambda: self._uploads.is_cancelled)
         except Cancelled:
             pass  # the checkpoint will not be committed
         except Exception as error:
@@ -313,9 +337,30 @@ class Session:
                 self._lock.notify_all()
             return  # the files stay
         else:
-            self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
+            self._send_part(number, part, copy)
         if deletes:
             shutil.rmtree(checkpoint.path, ignore_errors=True)
+
+    def _uploaded(
+        self, checkpoint: Checkpoint, folder: str, is_cancelled: Callable[[], bool]
+    ) -> tuple[PartManifest, Any]:
+        """Uploads files. Returns what they are, and them for the object store; None: they are not copied."""
+        storage, rank, start_s = self.context.storage, self.context.get_world_rank(), time.perf_counter()
+        part = storage.upload(checkpoint, folder, rank, is_cancelled)
+        if self._metrics is not None:
+            self._metrics.uploaded(rank, time.perf_counter() - start_s, part.size_bytes)
+        if not self._copy_bytes or storage.is_local:
+            return part, None
+        from runtime.train._run import near
+
+        return part, near.copied(*checkpoint.resolve(), part, self._copy_bytes)
+
+    def _send_part(self, number: int, part: PartManifest, copy: Any) -> None:
+        """The files of a report are in the storage."""
+        if copy is not None:
+            self._copies[number] = copy
+            self._send(Copied(number), checks=False, waits=False)
+        self._send(Uploaded(number, encoded(part)), checks=False, waits=False)
 
     def _check(self) -> None:
         if self._is_leaving:

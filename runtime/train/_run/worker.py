@@ -5,19 +5,23 @@ from __future__ import annotations
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
+import runtime
 from runtime import cloudpickle
 from runtime._extension import streams
+from runtime.object_ref import ObjectRef
 from runtime.train._api.context import TrainContext
 from runtime.train._core.ranks import Place
-from runtime.train._core.records import Message, Record, Returned, encode
+from runtime.train._core.records import Copied, Message, Record, Returned, encode
 
 from . import session, stacks
 from .backend import Backend
+from .near import FETCH_S, NearFiles
+from .rank_metrics import RankMetrics
 
 ABORT_AFTER_S = 0.2
 """How long a training function that is to leave may go on before its backend is asked to break what it waits for."""
@@ -38,6 +42,7 @@ class Setup(msgspec.Struct, frozen=True):
         metadata, resources: see `TrainContext`.
         stamp: begins the names of checkpoints.
         validates: the run has a validation function.
+        copy_bytes: see `Session`.
     """
 
     name: str
@@ -48,6 +53,7 @@ class Setup(msgspec.Struct, frozen=True):
     resources: dict[str, float]
     stamp: str
     validates: bool = False
+    copy_bytes: int = 0
 
 
 class Worker:
@@ -58,29 +64,45 @@ class Worker:
         self._backend: Backend = cloudpickle.loads(setup.backend)
         self._session: session.Session | None = None
         self._thread: threading.Thread | None = None
+        self._metrics = RankMetrics(setup.name)
         self._attempt = 0
         self._told_to_leave = 0  # the attempt
+        self._held: dict[int, tuple[tuple[int, int], Any]] = {}  # see `hold`
 
     def rendezvous(self, place: Place) -> dict[str, Any]:
         """On rank 0, before the others begin."""
         return self._backend.rendezvous(self._context(place))
 
     def run(
-        self, attempt: int, place: Place, rendezvous: dict[str, Any] | None, shards: Any, checkpoint: bytes
+        self,
+        attempt: int,
+        place: Place,
+        rendezvous: dict[str, Any] | None,
+        shards: Any,
+        checkpoint: bytes,
+        copies: Sequence[ObjectRef] = (),
     ) -> Iterator[streams.Described]:
-        """Runs the training function; yields its records.
+        """Runs the training function; yields its records, and copies of its checkpoints.
+
+        Args:
+            copies: of the checkpoint's files (`near`).
 
         Raises:
             Exception: of the function, or of what it needs.
         """
         if attempt <= self._told_to_leave:  # the message that said so was faster
             return
+        latest = cloudpickle.loads(checkpoint) if checkpoint else None
+        if copies and latest is not None:
+            latest = latest.with_copies(NearFiles(copies))
         own = session.Session(
             self._context(place),
-            cloudpickle.loads(checkpoint) if checkpoint else None,
+            latest,
             shards,
             f"{self._setup.stamp}_{attempt:03d}",
             self._setup.validates,
+            self._setup.copy_bytes,
+            self._metrics,
         )
         failure: list[BaseException] = []
         thread = threading.Thread(
@@ -96,7 +118,7 @@ class Worker:
             while not has_ended:
                 batch = own.take()
                 has_ended = isinstance(batch[-1], Returned)
-                yield _item(batch)
+                yield from _items(batch, own)
                 streams.flush()
                 own.have_left(len(batch))
             thread.join()
@@ -112,6 +134,22 @@ class Worker:
         own = self._session
         if own is not None and attempt == self._attempt:
             own.tell(message)
+
+    def hold(self, attempt: int, report: int, rank: int, copy: tuple[ObjectRef]) -> None:
+        """Keeps a copy of another node's files for the latest checkpoint, until there is a later one.
+
+        Args:
+            attempt, report: of the checkpoint.
+            rank: whose files they are.
+            copy: not fetched yet, so that calls behind this one do not wait for it.
+
+        Raises:
+            RayError: it is gone, or did not come in time.
+        """
+        value = runtime.get(copy[0], timeout=FETCH_S)  # what maps it keeps it in this node's store
+        current = attempt, report
+        kept = {other: held for other, held in self._held.items() if held[0] >= current}
+        self._held = {rank: (current, value), **kept}
 
     def leave(self, attempt: int) -> None:
         """Has the training function end, if it can: at its next report, or where its backend breaks what
@@ -158,6 +196,21 @@ class Worker:
             if not has_left:
                 failure.append(error)
         own.returned(value, has_left or bool(failure))
+
+
+def _items(batch: list[Record], own: session.Session) -> Iterator[streams.Described]:
+    """Copies are items of their own; what is between them is one."""
+    plain: list[Record] = []
+    for record in batch:
+        if isinstance(record, Copied):
+            if plain:
+                yield _item(plain)
+                plain = []
+            yield streams.Described(own.take_copy(record.number), encode([record]))
+        else:
+            plain.append(record)
+    if plain:
+        yield _item(plain)
 
 
 def _item(batch: list[Record]) -> streams.Described:

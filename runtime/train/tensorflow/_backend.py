@@ -25,7 +25,13 @@ class TensorflowConfig(BackendConfig):
 
 
 class TensorflowBackend(Backend):
-    """Sets TF_CONFIG, as described at https://www.tensorflow.org/guide/distributed_training."""
+    """Sets TF_CONFIG, as described at https://www.tensorflow.org/guide/distributed_training.
+
+    TensorFlow configures its servers and collective operations once in a process ("must be configured at program
+    startup"), and a strategy that is made later fails with the ranks that have left.
+    """
+
+    needs_new_process = True
 
     def __init__(self) -> None:
         self._port: Port | None = None

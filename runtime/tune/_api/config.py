@@ -153,22 +153,36 @@ class RunConfig:
         return ("stdout", "stderr") if self.log_to_file else ("", "")
 
 
+@dataclass
 class ResumeConfig:
-    """What becomes of trials of an experiment that is restored."""
+    """What becomes of the trials of an experiment that is restored.
+
+    Attributes:
+        finished: those that had ended without an error.
+        unfinished: those that had not ended, or not begun.
+        errored: those that failed.
+
+    Raises:
+        ValueError: a value is no `ResumeType`.
+    """
 
     class ResumeType(Enum):
         """What becomes of trials of one kind."""
 
         RESUME = "resume"
+        """They run, from their latest checkpoints."""
         RESTART = "restart"
+        """They run, from the beginning."""
         SKIP = "skip"
+        """They do not run. Those that had not ended have ended then."""
 
-    def __init__(
-        self,
-        finished: ResumeType = ResumeType.SKIP,
-        unfinished: ResumeType = ResumeType.RESUME,
-        errored: ResumeType = ResumeType.SKIP,
-    ) -> None:
-        self.finished = finished
-        self.unfinished = unfinished
-        self.errored = errored
+    finished: ResumeType = ResumeType.SKIP
+    unfinished: ResumeType = ResumeType.RESUME
+    errored: ResumeType = ResumeType.SKIP
+
+    def __post_init__(self) -> None:
+        kinds = self.finished, self.unfinished, self.errored
+        self.finished, self.unfinished, self.errored = map(ResumeType, kinds)
+
+
+ResumeType = ResumeConfig.ResumeType

@@ -12,6 +12,7 @@ from runtime.tune._api.config import (
     CheckpointConfig,
     FailureConfig,
     ResumeConfig,
+    ResumeType,
     RunConfig,
     SyncConfig,
     TuneConfig,
@@ -21,7 +22,6 @@ from runtime.tune._api.trainable import Equipped, found_trainable, with_resource
 
 if TYPE_CHECKING:
     from runtime.tune._core.trial import Trial
-    from runtime.tune._run.driver import Resume
     from runtime.tune.analysis import ExperimentAnalysis
 
 _REMOVED = {
@@ -37,12 +37,11 @@ _RESTORE = (
     "To go on with an experiment use resume=True or Tuner.restore()."
 )
 _EXPORT = "export_formats is not supported: save the model with a checkpoint."
-_TYPES = ResumeConfig.ResumeType
 _SUFFIXES = {
-    "ERRORED": ("errored", _TYPES.RESUME),
-    "RESTART_ERRORED": ("errored", _TYPES.RESTART),
-    "RESTART_UNFINISHED": ("unfinished", _TYPES.RESTART),
-    "SKIP_UNFINISHED": ("unfinished", _TYPES.SKIP),
+    "ERRORED": ("errored", ResumeType.RESUME),
+    "RESTART_ERRORED": ("errored", ResumeType.RESTART),
+    "RESTART_UNFINISHED": ("unfinished", ResumeType.RESTART),
+    "SKIP_UNFINISHED": ("unfinished", ResumeType.SKIP),
 }
 
 
@@ -313,7 +312,7 @@ def _experiments(given: Any) -> Iterable[Experiment]:
 
 
 def _fit(
-    experiment: Experiment, tune: TuneConfig, run: RunConfig, resume: Resume | None, raises: bool
+    experiment: Experiment, tune: TuneConfig, run: RunConfig, resume: ResumeConfig | None, raises: bool
 ) -> ExperimentAnalysis:
     from runtime.tune._run import driver
     from runtime.tune.analysis import ExperimentAnalysis
@@ -350,38 +349,23 @@ def _fit(
     )
 
 
-def _resume(resume: bool | str | None, config: ResumeConfig | None) -> Resume | None:
+def _resume(resume: bool | str | None, config: ResumeConfig | None) -> ResumeConfig | None:
     """How an experiment goes on. None: it begins anew.
 
     Raises:
         ValueError: The words cannot be meant.
     """
-    from runtime.tune._run import driver
-
     if resume and config is not None:
         raise ValueError("resume and resume_config exclude each other.")
-    if config is None and not resume:
-        return None
-    if config is None:
-        first, *suffixes = (resume if isinstance(resume, str) else "AUTO").split("+")
-        unknown = [each for each in suffixes if each not in _SUFFIXES]
-        if first != "AUTO" or unknown:
-            raise ValueError(
-                f'resume must be True, False or "AUTO", with the suffixes +{", +".join(_SUFFIXES)}, not {resume!r}.'
-            )
-        config = ResumeConfig(**dict(_SUFFIXES[each] for each in suffixes))
-    if config.finished is not _TYPES.SKIP:
-        raise ValueError("Finished trials do not run again: ResumeConfig.finished must be SKIP.")
-    if config.unfinished is _TYPES.RESTART:
+    if config is not None or not resume:
+        return config
+    first, *suffixes = (resume if isinstance(resume, str) else "AUTO").split("+")
+    unknown = [each for each in suffixes if each not in _SUFFIXES]
+    if first != "AUTO" or unknown:
         raise ValueError(
-            "Unfinished trials go on from their latest checkpoints, or are skipped: ResumeConfig.unfinished must be "
-            "RESUME or SKIP."
+            f'resume must be True, False or "AUTO", with the suffixes +{", +".join(_SUFFIXES)}, not {resume!r}.'
         )
-    return driver.Resume(
-        unfinished=config.unfinished is _TYPES.RESUME,
-        errored=config.errored is _TYPES.RESUME,
-        restart_errored=config.errored is _TYPES.RESTART,
-    )
+    return ResumeConfig(**dict(_SUFFIXES[each] for each in suffixes))
 
 
 def _with(trainable: Any, resources: Any) -> Equipped:

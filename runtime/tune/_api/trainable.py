@@ -57,7 +57,8 @@ class Trainable:
         return False
 
     def cleanup(self) -> None:
-        """Called when the trial has ended in order."""
+        """Called once when the object is done with: its trial has ended, failed or was paused, and no other one takes
+        the object over. Not called if `setup` failed, or if the process ended by itself."""
 
     def log_result(self, result: dict[str, Any]) -> None:
         """Called with every result."""

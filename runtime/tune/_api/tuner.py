@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from runtime.train._run import files
-from runtime.tune._api.config import RunConfig, TuneConfig
+from runtime.tune._api.config import ResumeConfig, ResumeType, RunConfig, TuneConfig
 from runtime.tune._api.result_grid import ResultGrid
 from runtime.tune._api.trainable import Equipped, found_trainable
 
@@ -49,7 +49,7 @@ class Tuner:
             )  # a second is too coarse for short experiments
             run = replace(run, name=f"{self._trainable.__name__}_{date}")
         self._definition = driver.define(param_space, tune_config or TuneConfig(), run)
-        self._resume: driver.Resume | None = None
+        self._resume: ResumeConfig | None = None
         self._results: ResultGrid | None = None
 
     def fit(self) -> ResultGrid:
@@ -64,7 +64,7 @@ class Tuner:
 
         trials = driver.fit(self._trainable, self._definition, self._resume)
         self._results = self._grid(trials)
-        self._resume = driver.Resume()
+        self._resume = ResumeConfig()
         return self._results
 
     def get_results(self) -> ResultGrid:
@@ -93,8 +93,10 @@ class Tuner:
         restart_errored: bool = False,
         param_space: Mapping[str, Any] | None = None,
         storage_filesystem: Any = None,
+        _resume_config: ResumeConfig | None = None,
     ) -> Tuner:
-        """An experiment that goes on where it was, whatever had ended it. Trials that had finished do not run again.
+        """An experiment that goes on where it was, whatever had ended it. Trials that had finished do not run again,
+        unless they are asked for.
 
         Args:
             path: of the experiment's folder: a local path, a URI, or a path on `storage_filesystem`.
@@ -104,6 +106,7 @@ class Tuner:
             restart_errored: whether they run again from the beginning.
             param_space: the same as before, with objects that may differ, such as references.
             storage_filesystem: of `pyarrow.fs` or fsspec.
+            _resume_config: in the place of the three flags; the only way to run finished trials again.
 
         Raises:
             TuneError: there is no experiment, or it cannot be read.
@@ -123,7 +126,16 @@ class Tuner:
         tuner._trainable = found_trainable(trainable)
         space = found.param_space if param_space is None else dict(param_space)
         tuner._definition = replace(found, run=run, param_space=space)
-        tuner._resume = driver.Resume(resume_unfinished, resume_errored, restart_errored)
+        tuner._resume = _resume_config or ResumeConfig(
+            unfinished=ResumeType.RESUME if resume_unfinished else ResumeType.SKIP,
+            errored=(
+                ResumeType.RESUME
+                if resume_errored
+                else ResumeType.RESTART
+                if restart_errored
+                else ResumeType.SKIP
+            ),
+        )
         tuner._results = None
         return tuner
 

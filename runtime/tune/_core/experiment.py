@@ -6,6 +6,7 @@ runners are wanted as trials wait. A runner ends with its trial, or takes the ne
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -46,9 +47,11 @@ from .trial import Trial, TrialState
 
 LOOK = "look"
 """The request for a view of the experiment."""
-BUDGET, FLUSH = "budget", "flush"
+BUDGET, FLUSH, CPUS = "budget", "flush", "cpus"
 """Timers."""
 FLUSH_S = 0.2
+CPUS_S = 5.0
+"""How often the CPUs of the cluster are looked for."""
 LEAVE_LIMIT_S = 600.0
 """How long a trial may take to save a checkpoint and to clean up; then its process is ended."""
 
@@ -59,6 +62,7 @@ class RunnerState(Enum):
     IDLE = "IDLE"
     BUSY = "BUSY"
     LEAVING = "LEAVING"
+    CLOSING = "CLOSING"
     DEAD = "DEAD"
 
 
@@ -68,11 +72,12 @@ class RunnerEvent(Enum):
     GIVEN = "given a trial"
     HALTED = "its trial does not need it any more"
     FREE = "its trial is gone"
+    CLOSED = "its object cleans up"
     DIED = "died"
 
 
 _L, _S, _I = RunnerState.PLACING, RunnerState.STARTING, RunnerState.IDLE
-_B, _V, _D = RunnerState.BUSY, RunnerState.LEAVING, RunnerState.DEAD
+_B, _V, _C, _D = RunnerState.BUSY, RunnerState.LEAVING, RunnerState.CLOSING, RunnerState.DEAD
 
 TRANSITIONS: Final[Mapping[tuple[RunnerState, RunnerEvent], Edge[RunnerState]]] = {
     (_L, RunnerEvent.PLACED): Edge(_S, "its placement group is made"),
@@ -80,12 +85,15 @@ TRANSITIONS: Final[Mapping[tuple[RunnerState, RunnerEvent], Edge[RunnerState]]] 
     (_S, RunnerEvent.UP): Edge(_I, "its process is there"),
     (_S, RunnerEvent.DIED): Edge(_D, "its process ended before it was ready, or no trial waits for it"),
     (_I, RunnerEvent.GIVEN): Edge(_B, "it has a trial"),
+    (_I, RunnerEvent.CLOSED): Edge(_C, "it is not needed any more, and has an object that cleans up"),
     (_I, RunnerEvent.DIED): Edge(_D, "its process ended, or it was not needed any more"),
     (_B, RunnerEvent.HALTED): Edge(_V, "its trial is to save a checkpoint, or to leave the process"),
     (_B, RunnerEvent.FREE): Edge(_I, "its trial has returned"),
+    (_B, RunnerEvent.CLOSED): Edge(_C, "its trial has failed, and has an object that cleans up"),
     (_B, RunnerEvent.DIED): Edge(_D, "its process ended, or was ended with its trial"),
     (_V, RunnerEvent.FREE): Edge(_I, "its trial has left"),
     (_V, RunnerEvent.DIED): Edge(_D, "its process ended, or was ended with its trial"),
+    (_C, RunnerEvent.DIED): Edge(_D, "its object has cleaned up, or its process ended"),
 }
 
 
@@ -130,13 +138,14 @@ class Setting(msgspec.Struct, frozen=True):
         options_of: the options of an actor with these resources, in a placement group or None.
         place: makes a placement group, for more than one bundle.
         remove: removes a placement group.
-        leaves: whether a trial's object is told when its trial has ended, as classes are.
+        leaves: whether trials have objects that are told when they are done with, as classes are.
         reuses: whether a runner takes the next trial when its own has ended.
         most_waiting: how many trials wait for runners at most.
         most_running: how many trials have or want runners; 0: no limit.
         budget_s: after so long the experiment ends; None: never.
         ahead: how many results a trial may be ahead of the scheduler.
         view: what a look shows.
+        cpus: called in a thread now and then: the CPUs of the cluster; None: they do not matter.
     """
 
     runner: Any
@@ -151,6 +160,7 @@ class Setting(msgspec.Struct, frozen=True):
     budget_s: float | None = None
     ahead: int = 1
     view: Callable[[Study], Any] = lambda study: dict(study.counts)
+    cpus: Callable[[], float] | None = None
 
 
 class Experiment:
@@ -172,9 +182,12 @@ class Experiment:
         self._of: dict[Trial, Runner] = {}
         self._waiting: dict[tuple[Any, ...], deque[Trial]] = {}
         self._idle: dict[tuple[Any, ...], list[Runner]] = {}
+        self._closing: dict[int, Runner] = {}
         self._coming: dict[tuple[Any, ...], int] = {}  # runners that are not up yet, by shape
         self._number = 0
         self._started_s = 0.0
+        self._cpus = math.inf  # of the cluster
+        self._cpus_each = 0.0  # of the trial that was begun last
 
     # ------------------------------------------------------------ the controller
 
@@ -183,7 +196,7 @@ class Experiment:
         match event:
             case Begin():
                 self._started_s = now
-                effects.append(Sleep(FLUSH, FLUSH_S))
+                effects += [Sleep(FLUSH, FLUSH_S), *self._look_for_cpus()]
                 if self._setting.budget_s is not None:
                     effects.append(Sleep(BUDGET, self._setting.budget_s))
             case ActorUp(("runner", int(number))):
@@ -209,6 +222,10 @@ class Experiment:
             case TimerFired("flush"):
                 self._flush()
                 effects.append(Sleep(FLUSH, FLUSH_S))
+            case Done("cpus", cpus):
+                self._cpus = cpus
+            case TimerFired("cpus"):
+                effects += self._look_for_cpus()
             case Requested(number):
                 effects.append(Reply(number, self._setting.view(self.study)))
         if isinstance(event, Done | Failed):
@@ -230,6 +247,9 @@ class Experiment:
                 waits.append(Wait(key, f"{trial} to save and clean up", runner.since_s, LEAVE_LIMIT_S))
                 continue
             waits.append(Wait(trial.trial_id, f"the next result of {trial}", runner.since_s))
+        for runner in self._closing.values():
+            key = "leave", runner.number
+            waits.append(Wait(key, "an object to clean up", runner.since_s, LEAVE_LIMIT_S))
         if not waits:
             searcher = type(self.study.rules.searcher).__name__
             waits.append(Wait("search", f"{searcher} to suggest a trial", self._started_s))
@@ -252,7 +272,7 @@ class Experiment:
             if waiting:
                 self._serve(shape, waiting, effects, now)
         if study.is_stopping or self._setting.reuses:
-            self._spare(effects)
+            self._spare(effects, now)
         if study.error is not None:
             effects.append(Stop(error=study.error))
         elif study.has_ended and not self.groups and not self._are_at_work():
@@ -270,22 +290,30 @@ class Experiment:
 
     def _are_at_work(self) -> bool:
         """Whether placement groups are made, or trials that have ended leave."""
-        at_work = (RunnerState.PLACING, RunnerState.LEAVING)
+        at_work = (RunnerState.PLACING, RunnerState.LEAVING, RunnerState.CLOSING)
         return any(runner.state in at_work for runner in self._runners.values())
 
     def _begin_one(self) -> bool:
         """Has the scheduler choose a trial, if there is room for one more. Returns whether there is one."""
         setting, study = self._setting, self.study
-        waiting = study.counts[TrialState.STARTING]
-        if waiting >= setting.most_waiting:
+        waiting, running = study.counts[TrialState.STARTING], study.counts[TrialState.RUNNING]
+        # Trials that lend their CPUs, as those do that wait for a training, let others begin. Not without end.
+        lending = max(0.0, running - self._cpus / self._cpus_each) if self._cpus_each else 0.0
+        if waiting + lending >= setting.most_waiting:
             return False
-        if setting.most_running and waiting + study.counts[TrialState.RUNNING] >= setting.most_running:
+        if setting.most_running and waiting + running >= setting.most_running:
             return False
         trial = study.choose(setting.most_waiting)
         if trial is None:
             return False
-        self._waiting.setdefault(trial.placement_group_factory.shape, deque()).append(trial)
+        factory = trial.placement_group_factory
+        self._cpus_each = factory.required_resources.get("CPU", 0.0)
+        self._waiting.setdefault(factory.shape, deque()).append(trial)
         return True
+
+    def _look_for_cpus(self) -> list[Effect]:
+        cpus = self._setting.cpus
+        return [] if cpus is None else [Perform(CPUS, cpus), Sleep(CPUS, CPUS_S)]
 
     def _serve(
         self, shape: tuple[Any, ...], waiting: deque[Trial], effects: list[Effect], now: float
@@ -297,12 +325,12 @@ class Experiment:
         for _ in range(len(waiting) - self._coming.get(shape, 0)):
             self._create(waiting[0].placement_group_factory, effects, now)
 
-    def _spare(self, effects: list[Effect]) -> None:
+    def _spare(self, effects: list[Effect], now: float) -> None:
         """Ends runners that no trial waits for."""
         for shape, idle in self._idle.items():
             if not self._waiting.get(shape):
                 while idle:
-                    self._end(idle.pop(), effects)
+                    self._close(idle.pop(), effects, now)
 
     # ------------------------------------------------------------ runners
 
@@ -377,6 +405,8 @@ class Experiment:
         value = event.value if isinstance(event, Done) else None
         if kind == "save":
             self._saved(runner, value, effects)
+        elif kind == "close":
+            self._end(runner, effects)
         elif kind == "leave":
             has_left, saved = value or (False, None)
             if saved is not None and runner.trial is not None:
@@ -386,7 +416,7 @@ class Experiment:
             else:
                 self._end(runner, effects)
         elif isinstance(event, Failed):
-            self._lost(runner.number, event.error, effects)
+            self._failed(runner, event.error, effects, now)
         elif runner.state is RunnerState.BUSY:  # otherwise its trial was halted meanwhile
             assert isinstance(value, Batch)
             self._batch(runner, value, effects, now)
@@ -406,8 +436,35 @@ class Experiment:
         else:
             self._call("run", runner, "proceed", (self._setting.ahead,), effects)
 
+    def _failed(self, runner: Runner, error: BaseException, effects: list[Effect], now: float) -> None:
+        """A trial has failed."""
+        trial = runner.trial
+        if runner.state is not RunnerState.BUSY or trial is None:
+            self._lost(runner.number, error, effects)
+            return
+        del self._of[trial]
+        runner.trial = None
+        self._close(runner, effects, now)
+        self._mark_failed(trial, error)
+
+    def _mark_failed(self, trial: Trial, error: BaseException) -> None:
+        """Its runner is dealt with already."""
+        self.study.failed(trial, error)
+        if trial in self.study.halted:
+            self.study.halted.remove(trial)
+
+    def _close(self, runner: Runner, effects: list[Effect], now: float) -> None:
+        """Ends a runner that has no trial any more, after its object has cleaned up."""
+        if not self._setting.leaves:
+            self._end(runner, effects)
+            return
+        runner.machine.step(RunnerEvent.CLOSED)
+        runner.earlier, runner.since_s = runner.calls, now
+        self._closing[runner.number] = runner
+        self._call("close", runner, "close", (), effects)
+
     def _lost(self, number: int, error: BaseException, effects: list[Effect]) -> None:
-        """A runner's process has ended, or its trial has failed."""
+        """A runner's process has ended."""
         runner = self._runners.get(number)
         if runner is None:
             return
@@ -420,9 +477,7 @@ class Experiment:
             waiting = self._waiting.get(runner.factory.shape)
             trial = waiting.popleft() if waiting else None
         if trial is not None and (is_busy or is_coming):
-            self.study.failed(trial, error)
-            if trial in self.study.halted:
-                self.study.halted.remove(trial)
+            self._mark_failed(trial, error)
 
     def _halt(self, trial: Trial, effects: list[Effect]) -> None:
         """Takes a trial's runner, or its place among those that wait, away."""
@@ -499,5 +554,6 @@ class Experiment:
         if runner.trial is not None and self._of.get(runner.trial) is runner:
             del self._of[runner.trial]
         del self._runners[runner.number]
+        self._closing.pop(runner.number, None)
         if runner.group is not None:
             effects.append(Perform(("remove", runner.number), self._setting.remove, (runner.group,)))

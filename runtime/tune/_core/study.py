@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from runtime.train._core import retention
+from runtime.tune._api.config import ResumeConfig, ResumeType
 from runtime.tune._api.exceptions import TuneError
 from runtime.tune._api.resources import PlacementGroupFactory
 
@@ -252,6 +253,8 @@ class Study:
         written = {name: value for name, value in result.items() if name not in ("config", "experiment_tag")}
         self._write(records.RESULT, trial.number, written, saved)
         decision = self._take(trial, result, saved)
+        if decision == STOP:
+            result["done"] = True
         self._tell("on_trial_result", trial, result=result)
         if saved is not None:
             self._tell("on_checkpoint", trial, checkpoint=saved.checkpoint)
@@ -332,21 +335,17 @@ class Study:
         self._awaiting.clear()
         self._copies.clear()
 
-    def resume_errored(self, from_checkpoint: bool) -> None:
-        """Has trials that failed for good run again.
-
-        Args:
-            from_checkpoint: from their latest checkpoints, or from the beginning.
-        """
+    def resume(self, config: ResumeConfig) -> None:
+        """Has trials of a restored experiment run or end, by their kinds."""
+        kinds = {TrialState.TERMINATED: config.finished, TrialState.ERROR: config.errored}
         for trial in self.trials:
-            if trial.state is TrialState.ERROR:
+            kind = kinds.get(trial.state, config.unfinished)
+            if kind is ResumeType.SKIP:
+                self.stop_trial(trial)
+            elif kind is ResumeType.RESTART or trial.is_finished():
+                from_checkpoint = kind is ResumeType.RESUME
                 self._write(records.RESUMED, trial.number, from_checkpoint)
                 self._resume(trial, from_checkpoint)
-
-    def give_up_unfinished(self) -> None:
-        """Ends the trials that had not ended."""
-        for trial in list(self._live):
-            self.stop_trial(trial)
 
     def _repeat(self, kind: str, *what: Any) -> None:
         if kind == records.ADDED:
@@ -381,13 +380,18 @@ class Study:
         elif kind == records.ENDED and not trial.is_finished():
             trial.num_failures += what[1] == records.FAILED
             self._end(trial, *what[1:])
-        elif kind == records.RESUMED and trial.state is TrialState.ERROR:
+        elif kind == records.RESUMED:
             self._resume(trial, what[1])
 
     def _resume(self, trial: Trial, from_checkpoint: bool) -> None:
         if not from_checkpoint:
             trial.saved.clear()
             trial.last_result = {}
+            if trial.restore_from is not None:
+                self._give_back(trial.restore_from)
+                trial.restore_from = None
+        if not trial.is_finished():
+            return
         trial.error, trial.num_failures = None, 0
         self._move(trial, TrialEvent.RESUME)
         self._live[trial] = None

@@ -54,6 +54,7 @@ TRANSITIONS: Final[Mapping[tuple[TrialState, TrialEvent], Edge[TrialState]]] = {
     (_H, TrialEvent.PAUSE): Edge(_H, "the scheduler gave it another configuration"),
     (_H, TrialEvent.COMPLETE): Edge(_T, "it was stopped while it was paused"),
     (_H, TrialEvent.FAIL): Edge(_E, "it could not be paused"),
+    (_T, TrialEvent.RESUME): Edge(_P, "the experiment was restored, with trials that had finished"),
     (_E, TrialEvent.RESUME): Edge(_P, "the experiment was restored, with trials that had failed"),
 }
 

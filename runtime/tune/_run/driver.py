@@ -6,9 +6,10 @@ import logging
 import shutil
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -21,7 +22,7 @@ from runtime._extension import workers
 from runtime._system import settings
 from runtime.train._run.storage import RunStorage
 from runtime.tune._api.callback import Callback
-from runtime.tune._api.config import RunConfig, TuneConfig
+from runtime.tune._api.config import ResumeConfig, RunConfig, TuneConfig
 from runtime.tune._api.exceptions import TuneError
 from runtime.tune._api.resources import PlacementGroupFactory, resources_to_factory
 from runtime.tune._api.trainable import Equipped, Trainable
@@ -34,6 +35,7 @@ from runtime.tune._run import journal, progress, simulation
 from runtime.tune._run.keeper import ExperimentKeeper
 from runtime.tune._run.place import Folder
 from runtime.tune._run.runner import Runner, Setup
+from runtime.tune._run.used_modules import used_modules
 from runtime.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
 from runtime.tune.logger.tensorboardx import is_installed
 from runtime.tune.schedulers import FIFOScheduler
@@ -65,15 +67,6 @@ class Definition:
     date: str
 
 
-@dataclass
-class Resume:
-    """What becomes of trials of a restored experiment."""
-
-    unfinished: bool = True
-    errored: bool = False
-    restart_errored: bool = False
-
-
 def define(param_space: Mapping[str, Any] | None, tune: TuneConfig, run: RunConfig) -> Definition:
     """A new experiment."""
     return Definition(
@@ -103,7 +96,7 @@ def load(storage: RunStorage) -> Definition:
     return definition
 
 
-def fit(trainable: Equipped, definition: Definition, resume: Resume | None = None) -> list[Trial]:
+def fit(trainable: Equipped, definition: Definition, resume: ResumeConfig | None = None) -> list[Trial]:
     """Runs an experiment to its end, or until Ctrl-C. Returns the trials.
 
     Args:
@@ -145,10 +138,7 @@ def fit(trainable: Equipped, definition: Definition, resume: Resume | None = Non
     if not past:
         study.begin(getattr(rules.searcher, "seed", None))
     if resume is not None:
-        if not resume.unfinished:
-            study.give_up_unfinished()
-        if resume.errored or resume.restart_errored:
-            study.resume_errored(from_checkpoint=not resume.restart_errored)
+        study.resume(resume)
     setting = _setting(trainable, definition, folder, rules)
     if reports is not None:
         callbacks.append(reports)  # after the replay, which is no progress
@@ -338,7 +328,7 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
     return Setting(
         runner=runtime.remote(Runner),
         args=(runtime.put(setup),),
-        options_of=_options,
+        options_of=partial(_options, used_modules(trainable.trainable)),
         place=_placed,
         remove=_removed,
         leaves=is_class,
@@ -348,17 +338,24 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
         budget_s=tune.budget_s,
         ahead=1 if decides else AHEAD,
         view=progress.view_of,
+        cpus=_cpus,
     )
 
 
-def _options(factory: PlacementGroupFactory, group: Any) -> dict[str, Any]:
+def _cpus() -> float:
+    cpus: float = runtime.cluster_resources().get("CPU", 0.0)
+    return cpus
+
+
+def _options(modules: Sequence[str], factory: PlacementGroupFactory, group: Any) -> dict[str, Any]:
     resources = dict(factory.bundles[0])
     options: dict[str, Any] = {
         "num_cpus": resources.pop("CPU", 0),
         "num_gpus": resources.pop("GPU", 0),
         "max_restarts": 0,
         "max_concurrency": 3,
-        "runtime_env": workers.preloaded("runtime.tune._run.runner"),
+        "runtime_env": workers.preloaded("runtime.tune._run.runner", *modules),
+        "_metadata": {workers.SPARE: True},
     }
     if "memory" in resources:
         options["memory"] = resources.pop("memory")

@@ -137,6 +137,16 @@ class Runner:
             set_current(None)
         return has_left, saved
 
+    def close(self) -> None:
+        """Has an object clean up: that of a trial which has failed, or one that was kept for the next trial."""
+        with self._lock:
+            session, self._session = self._session, None
+            kept = session.kept if isinstance(session, ClassSession) else self._kept
+            self._kept = None
+            set_current(None)
+            if kept is not None:
+                kept.cleanup()
+
 
 class ClassSession:
     """A trial of a class.
@@ -145,7 +155,7 @@ class ClassSession:
         place: of the trial.
         setup: what is run.
         parameters: the values of `Setup.parameters`.
-        kept: the object of the last trial, if it may be reset.
+        kept: the object of the last trial, if it may be reset. Later: this trial's, until it has cleaned up.
     """
 
     def __init__(
@@ -209,8 +219,9 @@ class ClassSession:
         if self.kept is not None and self.kept.reset_config(config):
             made, made.config = self.kept, config
         if made is None:
-            if self.kept is not None:
-                self.kept.cleanup()
+            former, self.kept = self.kept, None
+            if former is not None:
+                former.cleanup()
             made = self._setup.trainable.__new__(self._setup.trainable)
             made._begin(config, self.place)
             made.setup(config, **self._parameters)

@@ -158,6 +158,9 @@ class VirtualCluster:
 
     def _call(self, call: Call) -> None:
         worker = self._workers[call.actor]
+        if call.method == "close":
+            self._later(self._start_s, Done(call.key))
+            return
         if call.method == "leave":
             worker.assignment = None
             self._later(self._start_s, Done(call.key, (True, None)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import math
 import numbers
 from collections.abc import Mapping
@@ -11,6 +10,7 @@ from typing import Any
 
 from runtime.tune._api.callback import LoggerCallback
 from runtime.tune.logger.flat import flat
+from runtime.tune.logger.library import check_installed
 
 _MOST_CHARACTERS = 6000
 """Of a parameter's value, by MLflow."""
@@ -46,10 +46,7 @@ class MLflowLoggerCallback(LoggerCallback):
         save_artifact: bool = False,
         log_params_on_trial_end: bool = False,
     ) -> None:
-        if importlib.util.find_spec("mlflow") is None:
-            raise ImportError(
-                "MLflowLoggerCallback needs MLflow, which is not installed here: pip install mlflow"
-            )
+        check_installed("mlflow", type(self).__name__, "mlflow")
         self.tracking_uri = tracking_uri
         self.registry_uri = registry_uri
         self.experiment_name = experiment_name

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 from runtime.tune._api.callback import LoggerCallback
 from runtime.tune.logger.flat import flat
+from runtime.tune.logger.library import check_installed
 
 _DESCRIBING = frozenset({"trial_id", "experiment_tag", "node_ip", "experiment_id", "hostname", "pid", "date"})
 """Of results; logged with the configuration, once."""
@@ -47,10 +47,7 @@ class WandbLoggerCallback(LoggerCallback):
         upload_checkpoints: bool = False,
         **init_options: Any,
     ) -> None:
-        if importlib.util.find_spec("wandb") is None:
-            raise ImportError(
-                "WandbLoggerCallback needs wandb, which is not installed here: pip install wandb"
-            )
+        check_installed("wandb", type(self).__name__, "wandb")
         self.project = project
         if api_key and api_key_file:
             raise ValueError("api_key and api_key_file exclude each other.")

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.tune.search.searcher import Searcher, pass_search_properties
+from runtime.tune.search.searcher import Searcher
+from runtime.tune.search.wrapper import SearcherWrapper
 
 
-class ConcurrencyLimiter(Searcher):
+class ConcurrencyLimiter(SearcherWrapper):
     """Asks another searcher only while fewer than `max_concurrent` of its trials run.
 
     A searcher that limits them itself gets the number and does so.
@@ -27,35 +28,17 @@ class ConcurrencyLimiter(Searcher):
             raise TypeError(f"ConcurrencyLimiter needs a Searcher, got {searcher!r}")
         if not isinstance(max_concurrent, int) or max_concurrent < 1:
             raise ValueError(f"`max_concurrent` must be a positive integer, got {max_concurrent!r}")
-        super().__init__(searcher.metric, searcher.mode)
-        self.searcher = searcher
+        super().__init__(searcher)
         self.max_concurrent = max_concurrent
         self.batch = batch
         self.live_trials: set[str] = set()
         self.cached_results: dict[str, tuple[dict[str, Any] | None, bool]] = {}
         self._limits = not searcher.set_max_concurrency(max_concurrent)
 
-    @property
-    def metric(self) -> Any:
-        return self.searcher.metric
-
-    @property
-    def mode(self) -> Any:
-        return self.searcher.mode
-
     def set_max_concurrency(self, max_concurrent: int) -> bool:
         self.max_concurrent = max_concurrent
         self._limits = not self.searcher.set_max_concurrency(max_concurrent)
         return True
-
-    def set_search_properties(
-        self,
-        metric: str | list[str] | None,
-        mode: str | list[str] | None,
-        config: dict[str, Any],
-        **spec: Any,
-    ) -> bool:
-        return pass_search_properties(self.searcher, metric, mode, config, spec)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if self._limits and len(self.live_trials) >= self.max_concurrent:
@@ -106,13 +89,6 @@ class ConcurrencyLimiter(Searcher):
     def set_state(self, state: dict[str, Any]) -> None:
         self.live_trials = set(state["live_trials"])
         self.cached_results = dict(state["cached_results"])
-
-    def save(self, checkpoint_path: str) -> None:
-        """Writes the state of the searcher that is limited."""
-        self.searcher.save(checkpoint_path)
-
-    def restore(self, checkpoint_path: str) -> None:
-        self.searcher.restore(checkpoint_path)
 
     def on_pause(self, trial_id: str) -> None:
         """Passes on that a trial is paused, for TuneBOHB."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import cloudpickle
 
-from runtime.tune.search.conversion import check_points, undefined
+from runtime.tune.search.conversion import Nesting, Parameter, check_points, parameters_of, undefined
 from runtime.tune.search.searcher import Searcher
 from runtime.tune.space.compiled import Space
 
@@ -106,6 +106,58 @@ class LibrarySearch(Searcher):
         """Reads what `save` wrote."""
         with open(checkpoint_path, "rb") as file:
             self.__dict__.update(cloudpickle.load(file))
+
+
+class IndexedSearch(LibrarySearch):
+    """Base of searchers whose libraries search choices by the index of their values, and know no steps.
+
+    Subclasses define `convert_search_space`, `_read_own_space` and `_start`.
+
+    Attributes:
+        _parameters: Those of a `param_space`, by name; of a space of the library's own there are none.
+    """
+
+    _parameters: dict[str, Parameter]
+    _nesting: Nesting
+
+    @staticmethod
+    def convert_search_space(spec: Mapping[str, Any]) -> Any:
+        """Returns the library's space for a search space of tune.
+
+        Raises:
+            ValueError: The library has nothing that corresponds to a parameter; the message names it.
+        """
+        raise NotImplementedError
+
+    def _read_param_space(self, param_space: Mapping[str, Any]) -> None:
+        self._own_space = self.convert_search_space(param_space)
+        found = parameters_of(param_space, type(self).__name__)
+        self._parameters = {parameter.name: parameter for parameter in found}
+        self._nesting = Nesting([parameter.path for parameter in found], param_space)
+
+    def _value(self, name: str, searched: Any) -> Any:
+        """What a configuration has for a value of the library."""
+        parameter = self._parameters.get(name)
+        if parameter is None:
+            return searched
+        if parameter.kind == "choice":
+            return parameter.categories[searched]
+        value = quantized(searched, parameter.low, parameter.high, parameter.step)
+        return int(value) if parameter.kind == "int" else float(value)
+
+    def _encoded(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The library's values for a configuration, by name.
+
+        Raises:
+            ValueError: It has no value of a parameter.
+        """
+        flat = self._nesting.flat(config)
+        for name, parameter in self._parameters.items():
+            if name not in flat:
+                raise ValueError(f"The configuration {dict(config)!r} has no value of parameter '{name}'")
+            if parameter.kind == "choice":
+                flat[name] = parameter.categories.index(flat[name])
+        return flat
 
 
 def quantized(value: float, low: float, high: float, step: float | None) -> float:

@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from runtime.tune.search.searcher import Searcher, pass_search_properties
+from runtime.tune.search.searcher import Searcher
+from runtime.tune.search.wrapper import SearcherWrapper
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ class _Group:
     failed: int = 0
 
 
-class Repeater(Searcher):
+class Repeater(SearcherWrapper):
     """Tries each configuration of another searcher several times and tells it the mean of the results.
 
     `num_samples` counts all trials: for 3 configurations with 5 trials each it is 15. What an incomplete last group
@@ -42,29 +43,11 @@ class Repeater(Searcher):
     def __init__(self, searcher: Searcher, repeat: int = 1, set_index: bool = True) -> None:
         if not isinstance(repeat, int) or repeat < 1:
             raise ValueError(f"`repeat` must be a positive integer, got {repeat!r}")
-        super().__init__(searcher.metric, searcher.mode)
-        self.searcher = searcher
+        super().__init__(searcher)
         self.repeat = repeat
         self._set_index = set_index
         self._current: _Group | None = None
         self._group_of: dict[str, _Group] = {}
-
-    @property
-    def metric(self) -> Any:
-        return self.searcher.metric
-
-    @property
-    def mode(self) -> Any:
-        return self.searcher.mode
-
-    def set_search_properties(
-        self,
-        metric: str | list[str] | None,
-        mode: str | list[str] | None,
-        config: dict[str, Any],
-        **spec: Any,
-    ) -> bool:
-        return pass_search_properties(self.searcher, metric, mode, config, spec)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
         if self._current is None or self._current.started == self.repeat:
@@ -115,10 +98,3 @@ class Repeater(Searcher):
     def set_state(self, state: dict[str, Any]) -> None:
         self._current = state["current"]
         self._group_of = dict(state["group_of"])
-
-    def save(self, checkpoint_path: str) -> None:
-        """Writes the state of the searcher whose configurations are repeated."""
-        self.searcher.save(checkpoint_path)
-
-    def restore(self, checkpoint_path: str) -> None:
-        self.searcher.restore(checkpoint_path)

@@ -59,6 +59,14 @@ def test_googles_server_is_asked_once_for_each_change(metadata: MetadataServer) 
     assert len(metadata.asked) == 2, "the second question was answered by the notice"
 
 
+def test_the_machine_goes_when_the_notice_says() -> None:
+    notice = '{"action": "terminate", "time": "2017-09-18T08:22:00Z"}'
+    assert notices.goes_at(AWS, notice, 10.0) == 1505722920.0
+    for other in ("soon", "{}", '{"time": "soon"}', '{"time": 5}'):
+        assert notices.goes_at(AWS, other, 10.0) == 130.0
+    assert notices.goes_at(GCP, "TRUE", 10.0) == 40.0
+
+
 @pytest.mark.parametrize("cloud", sorted(SOURCES))
 def test_a_server_that_comes_late_is_waited_for(cloud: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as refusing:

@@ -253,6 +253,19 @@ class TestDrain:
 
         run_virtual(main())
 
+    def test_it_is_known_when_the_machine_goes(self) -> None:
+        async def main() -> None:
+            async with rig(4, 4) as r:
+                agent = r.agents[0]
+                assert (await r.node(agent)).deadline_ms == 0
+                await r.ask(DrainNode(agent.node_id, "notice", only_if_idle=False, deadline_ms=1234))
+                await r.ask(DrainNode(agent.node_id, "again", only_if_idle=False))
+                assert (await r.node(agent)).deadline_ms == 1234
+                await r.ask(ResumeNode(agent.node_id, "it stays"))
+                assert (await r.node(agent)).deadline_ms == 0
+
+        run_virtual(main())
+
     def test_a_draining_node_is_called_back(self) -> None:
         async def main() -> None:
             async with rig(4, 4) as r:

@@ -71,6 +71,23 @@ def test_actors_that_wait_for_busy_nodes_are_told_later() -> None:
     run_virtual(main())
 
 
+def test_spare_actors_wait_silently_unless_no_node_can_hold_them() -> None:
+    async def main() -> None:
+        async with rig(1) as r:
+            await r.job()
+            await r.ask(RegisterActor(specs.actor(1)))
+            await r.actor(1, "ALIVE")
+            await r.ask(RegisterActor(specs.actor(2, is_spare=True)))
+            await asyncio.sleep(60)
+            assert told(r) == []
+            await r.ask(RegisterActor(specs.actor(3, needs={"CPU": 9}, is_spare=True)))
+            await asyncio.sleep(4)
+            (line,) = told(r)
+            assert line.startswith("1 A actor(s) wait for {CPU: 9}")
+
+    run_virtual(main())
+
+
 def test_a_placement_group_that_waits_and_goes() -> None:
     async def main() -> None:
         async with rig(4) as r:

@@ -25,6 +25,7 @@ from runtime._controllers.controller import (
 from runtime._controllers.members import TRANSITIONS, GangSpec, Group, GroupSpec, MemberEvent, MemberState
 from runtime._controllers.policies import AllOrNone, Elastic, OneByOne, Policy, Reused
 from runtime._core.fsm import InvalidTransition, reachable_states, terminal_states
+from runtime.exceptions import ActorDiedError, RayTaskError
 
 LOST = RuntimeError("lost")
 
@@ -252,3 +253,49 @@ def test_the_end_of_a_group() -> None:
     assert killed(made.end(3.0)) == keys
     assert made.step(ActorDied(keys[0], "killed"), 4.0) == []
     assert made.failure
+
+
+def test_who_is_known_to_be_dead_gets_no_calls_before_the_death_is_told() -> None:
+    made = group(OneByOne(1), most_calls=2)
+    (key,) = begun(made)
+    made.call("a", "work", [], 2.0)
+    made.step(Failed("a", LOST), 2.0)
+    assert made.free == 2
+    made.call("b", "work", [], 2.0)
+    made.step(Failed("b", ActorDiedError("it was killed")), 2.0)
+    assert made.free == 0
+    assert made.call("c", "work", [], 2.0) == []
+    assert made.call("c", "work", [], 2.0, member=key) == []
+    assert "to be dead or to restart" in made.waiting_for()[0].what
+    (other,) = created(made.step(ActorDied(key, "it was killed"), 3.0))
+    made.step(ActorUp(other, "node"), 4.0)
+    assert made.free == 2
+
+
+def test_a_call_tells_of_the_process_that_the_member_had() -> None:
+    made = group(OneByOne(1), most_calls=2)
+    (key,) = begun(made)
+    made.call("a", "work", [], 2.0)
+    made.call("b", "work", [], 2.0)
+    made.step(Failed("a", ActorDiedError()), 2.0)
+    assert made.free == 0
+    made.step(ActorLost(key), 3.0)
+    made.step(ActorUp(key, "node", 1), 4.0)
+    assert made.free == 1
+    made.step(Failed("b", ActorDiedError()), 5.0)  # of the first process, told late
+    assert made.free == 2
+    made.call("c", "work", [], 6.0)
+    made.step(Failed("c", ActorDiedError()), 7.0)
+    assert made.free == 0
+    made.step(ActorUp(key, "node", 2), 8.0)  # the end of the second process was not told by itself
+    assert made.free == 2
+
+
+def test_an_error_of_a_call_that_itself_called_a_dead_actor_is_no_death() -> None:
+    made = group(OneByOne(1))
+    begun(made)
+    made.call("a", "work", [], 2.0)
+    inner = RayTaskError("work", "traceback", ActorDiedError("another one")).as_instanceof_cause()
+    assert isinstance(inner, ActorDiedError)
+    made.step(Failed("a", inner), 2.0)
+    assert made.free == 1

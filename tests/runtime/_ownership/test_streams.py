@@ -531,3 +531,14 @@ def test_metadata_comes_before_the_value_and_goes_with_the_item(caller: Caller, 
     del upcoming
     caller.objects.release(ref.entry)
     assert not known
+
+
+@pytest.mark.parametrize(("error", "unread"), [(None, []), (ERROR, [ERROR])])
+def test_the_end_of_a_stream_is_no_error_that_nobody_saw(
+    caller: Caller, stream: Stream, error: Value | None, unread: list[Value]
+) -> None:
+    waited_for = stream.peek().entry
+    stream.end(error)
+    assert waited_for.value is not None
+    caller.objects.release_all([waited_for])
+    assert caller.process.unread == unread

@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -218,7 +219,21 @@ class TestStates:
             unequal.load_state_dict(unequal.state_dict())
 
 
+def images(batch: dict[str, Any]) -> dict[str, Any]:
+    """512 KiB of 32 rows."""
+    return {"image": np.full((len(batch["id"]), 64, 64), batch["id"][:, None, None], np.float32)}
+
+
 class TestTensors:
+    def test_of_batches_that_are_put_together_are_not_copied(self) -> None:
+        made = ray.data.range(64, override_num_blocks=1).map_batches(images, batch_size=32)
+        (batch,) = made.iter_batches(batch_size=64)
+        assert batch["image"][:, 0, 0].tolist() == list(range(64))
+        memory = batch["image"]
+        while isinstance(memory, np.ndarray):
+            memory = memory.base
+        assert isinstance(memory, pa.Buffer)
+
     def test_of_torch(self) -> None:
         torch = pytest.importorskip("torch")
 

@@ -292,6 +292,11 @@ class StandIn:
                 await self._more[place].wait()
                 self._end(place, lambda keep: End(number, keep))
                 return
+            if request.path == "/wait":
+                await self.code.gate.wait()
+            if request.path == "/begin":
+                connection.send(Start(number, 200, []))
+                await self.code.gate.wait()
             if request.more:
                 await self._more[place].wait()
             connection.send(Start(number, 200, [(b"x-replica", self.name.encode())]))

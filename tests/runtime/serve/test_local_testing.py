@@ -122,3 +122,12 @@ def test_running_again_ends_the_one_before():
     assert run_locally(Back.bind(), "again").times.remote(1).result() == 3
     assert ended[:1] == ["Back"]
     assert threading.active_count() <= threads + 1
+
+
+def test_by_the_public_function():
+    import runtime
+    from runtime import serve
+
+    handle = serve.run(Back.bind(), name="public", _local_testing_mode=True)
+    assert handle.times.remote(2).result() == 6
+    assert not runtime.is_initialized()

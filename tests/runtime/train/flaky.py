@@ -24,6 +24,28 @@ class Flaky(DirFileSystem):  # type: ignore[misc]
         super().pipe_file(path, value, **options)
 
 
+class Slow(DirFileSystem):  # type: ignore[misc]
+    """Notes what is opened for reading, which no run in a hurry should wait for."""
+
+    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        if mode == "rb":
+            with open(f"{self.path}.read", "a") as file:
+                file.write(f"{pathlib.Path(path).name}\n")
+        return super().open(path, mode, **options)
+
+
+def slow_storage_in(folder: pathlib.Path) -> Slow:
+    """One in a new folder."""
+    folder.mkdir()
+    return Slow(path=str(folder), fs=fsspec.filesystem("file"))
+
+
+def files_read(folder: pathlib.Path) -> list[str]:
+    """The files that were read there, by all processes."""
+    log = pathlib.Path(f"{folder}.read")
+    return log.read_text().splitlines() if log.exists() else []
+
+
 def storage_in(folder: pathlib.Path) -> Flaky:
     """One in a new folder."""
     folder.mkdir()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -142,7 +143,7 @@ def test_a_run_is_shown_while_it_lasts(
 ) -> None:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            if "rank 0: step 7" in record.getMessage() and "ray_train_reports" in metrics():
+            if "rank 0: step 7" in record.getMessage() and is_counted(metrics()):
                 (tmp_path / "seen").touch()
 
     monkeypatch.setattr(progress, "LINE_S", 0.1)
@@ -155,6 +156,56 @@ def test_a_run_is_shown_while_it_lasts(
         progress.log.removeHandler(shown)
     assert "shown: running, attempt 1" in caplog.text
     assert (tmp_path / "seen").exists()
+
+
+@runtime.remote(num_cpus=3)
+class Holder:
+    def ready(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("cpus", "text"), [(2, "It goes on when tasks, actors or placement groups"), (5, "add nodes")]
+)
+def test_a_run_without_room_says_what_it_waits_for(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, cpus: int, text: str
+) -> None:
+    holder = Holder.remote()
+    runtime.get(holder.ready.remote())
+    told: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            told.append(record.getMessage())
+            if cpus > 4:
+                raise KeyboardInterrupt  # there will never be room
+            runtime.kill(holder)
+
+    monkeypatch.setattr(progress, "ROOM_S", 0.1)
+    handler = Handler(logging.WARNING)
+    progress.log.addHandler(handler)
+    trainer = DataParallelTrainer(
+        lambda: None,
+        scaling_config=train.ScalingConfig(resources_per_worker={"CPU": cpus}),
+        run_config=train.RunConfig(storage_path=str(tmp_path)),
+    )
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            trainer.fit()
+    finally:
+        progress.log.removeHandler(handler)
+        runtime.kill(holder)
+    assert f"1 with {{'CPU': {float(cpus)}}} each (PACK). Free in the cluster: CPU: 1 of 4." in told[0]
+    assert text in told[0]
+
+
+def is_counted(text: str) -> bool:
+    run = 'ray_train_run_name="shown"'
+    lines = [line for line in text.splitlines() if run in line and 'ray_train_worker_world_rank="0"' in line]
+    return all(
+        any(line.startswith(name) and line.endswith(" 1.0") for line in lines)
+        for name in ("ray_train_reports{", "ray_train_report_total{")
+    )
 
 
 def metrics() -> str:

@@ -14,11 +14,16 @@ from typing import Any
 import pytest
 
 from runtime import train
+from runtime._extension.store import stores
 from runtime._session.ask import ask_control
 from runtime._wire.messages.control import DrainNode
 from runtime.train._api.trainer import DataParallelTrainer
 from tests.polling import eventually
+from tests.runtime.train.flaky import files_read, slow_storage_in
 from tests.under_test import NAME, ray
+
+DEADLINE_MS = 4_000_000_000_000
+"""When a machine goes that is taken away."""
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +94,7 @@ def test_a_run_grows_when_there_is_room_and_its_workers_keep_their_processes(
 ) -> None:
     blocker = Blocker.options(num_cpus=2, label_selector={"zone": "east"}).remote()
     ray.get(blocker.ready.remote())
+    assert eventually(lambda: ray.available_resources().get("CPU") == 2)
     marks = tmp_path / "marks"
     marks.mkdir()
 
@@ -128,6 +134,7 @@ def saves_when_told(config: dict[str, Any]) -> int:
         info = train.get_preemption_info()
         if info is not None:
             assert info.preempted_ranks == [0]
+            assert info.deadline_ms == DEADLINE_MS
             (folder / "own").mkdir()
             (folder / "own" / "step").write_text(str(step))
             train.report({"step": step}, checkpoint=train.Checkpoint.from_directory(str(folder / "own")))
@@ -143,7 +150,9 @@ def test_a_machine_that_is_taken_away_lets_the_function_save_and_is_no_failure(
         assert eventually(lambda: [*tmp_path.glob("on-*")])
         node = next(tmp_path.glob("on-*")).name.removeprefix("on-")
         secret = pathlib.Path(cluster._secret_file).read_bytes().strip()
-        drain = DrainNode(bytes.fromhex(node), "it is wanted elsewhere", only_if_idle=False)
+        drain = DrainNode(
+            bytes.fromhex(node), "it is wanted elsewhere", only_if_idle=False, deadline_ms=DEADLINE_MS
+        )
         ask_control(cluster.address, secret, drain)
         assert eventually(lambda: (tmp_path / "saved").exists())
         cluster.remove_node(cluster.east, allow_graceful=False)
@@ -159,6 +168,55 @@ def test_a_machine_that_is_taken_away_lets_the_function_save_and_is_no_failure(
     ).fit()
     taking.join()
     assert result.return_value == result.metrics["step"]
+
+
+def goes_on(config: dict[str, Any]) -> tuple[str, dict[str, int]]:
+    """Each rank saves a file; then the node of rank 1 is taken away. Ends when it goes on from the checkpoint."""
+    folder, rank = pathlib.Path(config["folder"]), train.get_context().get_world_rank()
+    checkpoint = train.get_checkpoint()
+    if checkpoint is not None:
+        with checkpoint.as_directory() as found:
+            return zone(), {each.name: len(each.read_bytes()) for each in pathlib.Path(found).glob("rank_*")}
+    own = folder / f"own-{rank}"
+    own.mkdir()
+    (own / f"rank_{rank}").write_bytes(bytes([rank]) * 1_000_000)
+    train.report({}, checkpoint=train.Checkpoint.from_directory(own))
+    train.collective.barrier()  # second copies are on their way
+    (folder / f"saved-{zone()}").touch()
+    time.sleep(600)
+    raise AssertionError("nobody has taken the node away")
+
+
+def test_a_restart_reads_the_latest_checkpoint_from_object_stores(
+    cluster: Any, tmp_path: pathlib.Path
+) -> None:
+    storage = slow_storage_in(tmp_path / "remote")
+
+    def held() -> bool:
+        """Whether each node has both files, 1 MB each."""
+        used = [each.used_bytes for each in stores() if each.node_id != cluster.head_node.node_id]
+        return len(used) == 2 and min(used) > 2_000_000
+
+    def take_away() -> None:
+        assert eventually(lambda: (tmp_path / "saved-east").exists() and held())
+        cluster.remove_node(cluster.east, allow_graceful=False)
+        cluster.east = cluster.add_node(num_cpus=2, labels={"zone": "east"}, resources={"licence": 2})
+
+    taking = threading.Thread(target=take_away)
+    taking.start()
+    result = DataParallelTrainer(
+        goes_on,
+        train_loop_config={"folder": str(tmp_path)},
+        scaling_config=train.ScalingConfig(num_workers=2, placement_strategy="STRICT_SPREAD"),
+        run_config=train.RunConfig(
+            storage_path="runs",
+            storage_filesystem=storage,
+            failure_config=train.FailureConfig(max_failures=1),
+        ),
+    ).fit()
+    taking.join()
+    assert result.return_value[1] == {"rank_0": 1_000_000, "rank_1": 1_000_000}
+    assert not [name for name in files_read(tmp_path / "remote") if name.startswith("rank_")]
 
 
 def until_alone(config: dict[str, Any]) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import random
 import signal
 import subprocess
 import sys
 import tempfile
-import textwrap
 import time
 from typing import Any
 
@@ -18,6 +18,7 @@ import pytest
 import runtime
 from runtime import tune
 from runtime.tune import schedulers
+from runtime.tune._core import records
 from tests.polling import eventually
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -270,6 +271,30 @@ def test_a_class_that_is_stopped_saves_at_its_end_and_cleans_up(tmp_path: pathli
     assert not grid.errors
     assert all(each.checkpoint is not None for each in grid)
     assert sorted(path.name for path in tmp_path.glob("cleaned*")) == ["cleaned 1 3", "cleaned 2 3"]
+    logged = [pathlib.Path(each.path, "result.json").read_text().splitlines() for each in grid]
+    done = [[json.loads(line)["done"] for line in lines] for lines in logged]
+    assert done == [[False, False, True]] * 2
+
+
+def test_an_object_that_is_reused_or_whose_trial_fails_cleans_up_once(tmp_path: pathlib.Path) -> None:
+    class Cleaning(Counter):
+        def step(self) -> dict[str, Any]:
+            if self.config["x"] == 3:
+                raise ValueError("three")
+            return super().step()
+
+        def cleanup(self) -> None:
+            (tmp_path / f"cleaned {os.getpid()} {time.monotonic_ns()}").touch()
+
+    grid = tune.Tuner(
+        Cleaning,
+        param_space={"x": tune.grid_search([1, 2, 3])},
+        tune_config=tune.TuneConfig(reuse_actors=True, max_concurrent_trials=1),
+        run_config=run_config(tmp_path),
+    ).fit()
+    assert grid.num_errors == 1
+    assert len({each.metrics["pid"] for each in grid if each.metrics}) == 1
+    assert len(list(tmp_path.glob("cleaned*"))) == 1
 
 
 def test_a_name_can_be_used_again(tmp_path: pathlib.Path) -> None:
@@ -300,6 +325,11 @@ def test_failed_trials_are_resumed_or_restarted(tmp_path: pathlib.Path) -> None:
     assert again[0].metrics is not None
     assert again[0].metrics["iterations_since_restore"] == 1
     assert tune.Tuner.restore(path, counting).get_results()[0].metrics == again[0].metrics
+    restart = tune.ResumeConfig(finished=tune.ResumeConfig.ResumeType.RESTART)
+    anew = tune.Tuner.restore(path, counting, _resume_config=restart).fit()
+    assert anew[0].metrics is not None
+    assert anew[0].metrics["iterations_since_restore"] == 3
+    assert tune.Tuner.restore(path, counting).get_results()[0].metrics == anew[0].metrics
 
 
 def test_what_trials_call_fails_outside_of_one() -> None:
@@ -309,46 +339,75 @@ def test_what_trials_call_fails_outside_of_one() -> None:
     assert tune.get_context().get_trial_id() is None
 
 
-STUDY = """
-    import pathlib, sys, time
-    import runtime
-    from runtime import tune
-
-    folder = sys.argv[1]
-
-    def trial(config):
-        time.sleep(0.02)
-        with open(folder + "/ended", "a") as file:
-            file.write(f"{config['x']!r}\\n")
-        return {"x": config["x"]}
-
-    runtime.init(num_cpus=2)
-    if tune.Tuner.can_restore(folder + "/study"):
-        tuner = tune.Tuner.restore(folder + "/study", trial)
-    else:
-        tuner = tune.Tuner(
-            trial,
-            param_space={"x": tune.uniform(0, 1)},
-            tune_config=tune.TuneConfig(num_samples=40, reuse_actors=True),
-            run_config=tune.RunConfig(name="study", storage_path=folder, verbose=0),
-        )
-    grid = tuner.fit()
-    print(len(grid), grid.num_terminated, len({result.metrics["x"] for result in grid}))
-"""
+KILLS = int(os.environ.get("TUNE_CHAOS_KILLS", "3"))
+"""How often the driver is killed; 100 with 1,000 trials take some minutes."""
+KILLED_STUDY = str(pathlib.Path(__file__).with_name("killed_study.py"))
 
 
-def test_a_driver_that_is_killed_again_and_again_ends_the_study_in_the_end(tmp_path: pathlib.Path) -> None:
-    def ended() -> list[str]:
-        file = tmp_path / "ended"
-        return file.read_text().split() if file.exists() else []
+class KilledStudy:
+    """Runs `killed_study.py`, again and again."""
 
-    command = [sys.executable, "-c", textwrap.dedent(STUDY), str(tmp_path)]
-    for wanted in (4, 12, 20, 28):
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as driver:
-            assert eventually(lambda wanted=wanted: len(ended()) >= wanted)
+    def __init__(self, folder: pathlib.Path, trials: int) -> None:
+        self.folder = folder
+        self.command = [sys.executable, KILLED_STUDY, str(folder), str(trials)]
+        self.environment = {**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[3])}
+        self.ended: set[int] = set()
+        self.ids: list[str] = []
+
+    def log(self) -> list[tuple[str, str]]:
+        """What trials have noted: id and "begun" or "computed"."""
+        file = self.folder / "log"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [(line.split()[0], line.split()[1]) for line in lines]
+
+    def computed(self) -> int:
+        return sum(what == "computed" for _, what in self.log())
+
+    def killed(self, rng: random.Random) -> None:
+        """Kills a driver while it starts, while it replays, or after some more trials."""
+        (self.folder / "up").unlink(missing_ok=True)
+        with subprocess.Popen(self.command, stdout=subprocess.DEVNULL, env=self.environment) as driver:
+            kind = rng.choice(["starts", "replays", "runs", "runs"])
+            wanted = self.computed() + rng.randrange(1, 9) if kind == "runs" else 0
+            if kind != "starts":
+                assert eventually(lambda: (self.folder / "up").exists())
+                assert eventually(lambda: self.computed() >= wanted or driver.poll() is not None)
+            time.sleep(rng.uniform(0, 0.1 if kind == "runs" else 0.7))
+            assert driver.poll() is None, "the study ended before it was killed often enough"
             driver.send_signal(signal.SIGKILL)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout == "40 40 40\n"
-    # A trial may have ended in the moment in which the driver was killed, one for each of the two runners.
-    assert len(ended()) <= 40 + 4 * 2
-    assert len(set(ended())) == 40
+
+    def read_journal(self) -> None:
+        """No trial has ended twice, and none of those that had ended before is lost."""
+        ended: list[int] = []
+        self.ids = []
+        for path in (self.folder / "study").glob("journal-*.bin"):
+            for record in records.decode(path.read_bytes()):
+                if record[0] == records.ADDED:
+                    self.ids.append(record[1])
+                elif record[0] == records.ENDED:
+                    ended.append(record[1])
+        assert len(ended) == len(set(ended))
+        assert self.ended <= set(ended)
+        self.ended = set(ended)
+
+
+@pytest.mark.timeout(120 + 10 * KILLS)
+def test_a_driver_that_is_killed_again_and_again_ends_the_study_in_the_end(tmp_path: pathlib.Path) -> None:
+    trials, rng = 10 * KILLS, random.Random(21)
+    study = KilledStudy(tmp_path, trials)
+    for _ in range(KILLS):
+        noted, before = len(study.log()), {study.ids[number] for number in study.ended}
+        study.killed(rng)
+        begun = {trial_id for trial_id, what in study.log()[noted:] if what == "begun"}
+        assert not begun & before, "a trial that had ended was run again"
+        study.read_journal()
+    done = subprocess.run(
+        study.command, env=study.environment, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.stdout == f"{trials} {trials} {trials}\n", done.stderr
+    study.read_journal()
+    assert len(study.ended) == len(set(study.ids)) == trials
+    logged = [path.read_text().splitlines() for path in (tmp_path / "study").glob("*/result.json")]
+    assert len(logged) == trials
+    assert all("square" in json.loads(lines[-1]) for lines in logged)
+    print(f"{KILLS} kills: {study.computed() - trials} of {trials} trials were computed again")

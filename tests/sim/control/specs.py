@@ -38,6 +38,7 @@ def actor(
     strategy: SchedulingStrategy | None = None,
     pg_id: bytes = b"",
     job_id: bytes = JOB,
+    is_spare: bool = False,
 ) -> ActorSpec:
     """By default: one CPU to be placed and to live, no restarts, owned by the driver of the first job."""
     placement = dict(units) if units is not None else to_units({"CPU": 1} if needs is None else needs)
@@ -57,6 +58,7 @@ def actor(
         runtime_env="",
         function_key=b"",
         creation=b"x",
+        is_spare=is_spare,
     )
 
 

@@ -73,6 +73,7 @@ def run(
 ) -> Ran:
     world = Events(seed)
     program.seed = seed
+    program.once = seed % 7 == 3
     keeper = MemoryKeeper(world, keeper_fails)
     keeper.validation_timeout_s = program.validation_timeout_s
     settings = {
@@ -80,6 +81,7 @@ def run(
         "size": 1 + seed % 4,
         "max_failures": -1,
         "has_rendezvous": seed % 3 > 0,
+        "new_processes": program.once,
         "shards_of": (lambda nodes: [f"shard {n}" for n in range(len(nodes))]) if seed % 5 == 0 else None,
         **plan,
     }

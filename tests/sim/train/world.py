@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from runtime._controllers.controller import ActorLost, Call, Done, Event, Failed, Forget, Item, Key, Noticed
 from runtime._core.nodes import NodeState
 from runtime._extension.news import NodeChanged
@@ -18,6 +20,7 @@ from runtime.train._core.records import (
     Answered,
     Asked,
     Committed,
+    Copied,
     Joined,
     Preempted,
     Record,
@@ -54,6 +57,8 @@ class Program:
     leaves_late: float = 0.05
     restarts_late_s: float = 20.0
     large: float = 0.2
+    copies: float = 0.7
+    once: bool = False
     validations: float = 0.0
     validation_timeout_s: float | None = None
 
@@ -181,6 +186,7 @@ class Training:
     told: set[tuple[str, int]] = field(default_factory=set)
     reported: int = 0
     preempted: dict[str, list[int]] = field(default_factory=dict)
+    steps: dict[int, int] = field(default_factory=dict)  # by report
 
 
 class TrainEngine(SimEngine):
@@ -192,6 +198,7 @@ class TrainEngine(SimEngine):
         self.nodes = [f"node-{number}" for number in range(nodes)]
         self.trainings: dict[Key, Training] = {}
         self.all: list[Training] = []
+        self._used: set[tuple[Key, int]] = set()  # processes that have run the function
 
     def take(self, timeout_s: float | None) -> Sequence[Event]:
         if self.world.now > LONGEST_S:
@@ -257,7 +264,12 @@ class TrainEngine(SimEngine):
     # ------------------------------------------------------------ the training function
 
     def _train(self, actor: SimActor, call: Call) -> None:
-        attempt, place, _, _, checkpoint = call.args
+        attempt, place, _, _, checkpoint, copies = call.args
+        if [step for step, _ in copies if str(step).encode() != checkpoint] or len(set(copies)) < len(copies):
+            self.world.fail(f"these are no copies of the checkpoint {checkpoint!r}: {copies}")
+        if self.program.once and (actor.key, actor.life) in self._used:
+            self.world.fail(f"attempt {attempt} begins in a process of {actor.key} that has run the function")
+        self._used.add((actor.key, actor.life))
         others = {one.attempt for one in self.all if not one.has_ended}
         if others - {attempt}:
             self.world.fail(f"attempt {attempt} begins while {others} run")
@@ -302,6 +314,7 @@ class TrainEngine(SimEngine):
         training.questions = training.number + 1
         told = metrics(training.attempt, rank, step)
         number, training.number = training.number, training.number + 1
+        training.steps[number] = step
         training.step += 1
         records: list[Record] = []
         if program.does("checkpoint", step, program.checkpoints):
@@ -311,6 +324,7 @@ class TrainEngine(SimEngine):
                 records.append(Reported(number, told, name, validation=validation))
                 self._after(lambda: self._uploaded(training, part))
             else:
+                self._copied(training, number)
                 records += [part, Reported(number, told, name, True, validation)]
                 training.waits_for = ("committed", number + 1)
         else:
@@ -326,7 +340,13 @@ class TrainEngine(SimEngine):
 
     def _uploaded(self, training: Training, part: Uploaded) -> None:
         if not training.has_ended:
+            self._copied(training, part.number)
             self._send(training, [part])
+
+    def _copied(self, training: Training, number: int) -> None:
+        """Perhaps an item with a copy of the files."""
+        if self.world.rng.random() < self.program.copies:
+            self._send(training, [Copied(number)])
 
     def _tell(self, actor: SimActor, attempt: int, message: Any) -> None:
         for training in self.all:
@@ -343,8 +363,8 @@ class TrainEngine(SimEngine):
                         if is_list and training.wants_validated and data != b"0":
                             self.world.fail(f"{data!r} validations are pending")
                         training.told.add(("answer", number))
-                    case Preempted(ranks):
-                        training.preempted = ranks
+                    case Preempted(nodes):
+                        training.preempted = {node: leaving.ranks for node, leaving in nodes.items()}
                 if training.waits_for in training.told:
                     training.waits_for = None
                     self._next(training)
@@ -407,6 +427,7 @@ class TrainEngine(SimEngine):
             self._after(lambda: self._give(training))
 
     def _call(self, call: Call) -> None:
+        call = msgspec.structs.replace(call, args=self.resolve(tuple(call.args)))
         if call.method == "run":
             actor = self.actors.get(call.actor)
             stub = actor or SimActor(call.actor)
@@ -428,6 +449,10 @@ class TrainEngine(SimEngine):
             training.wanted -= 1
             data = encode(records)
             self.results[key, training.given] = data
+            match records:
+                case [Copied(number)]:
+                    self.results[key, training.given] = training.steps[number], training.place.rank
+                    is_large = False
             self._due.append(Item(key, training.given, 100, (), None if is_large else data))
             training.given += 1
         if training.wanted and training.end is not None and not training.outbox:

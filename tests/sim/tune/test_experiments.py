@@ -71,7 +71,7 @@ def test_every_trial_ends_once(name: str, seed: int, reuses: bool, is_class: boo
     study = made(name, seed, samples, failures=-1, saves=is_class)
     study.replay((), book)
     cluster = Unsafe(curve, rng.randrange(1, 6), rng, share=0.1, saves_always=not is_class)
-    trials = run(study, cluster, reuses=reuses)
+    trials = run(study, cluster, reuses=reuses, leaves=is_class)
     assert [trial.state for trial in trials] == [TrialState.TERMINATED] * samples
     assert sorted(ends(book)) == list(range(samples))
     if name == "none":

@@ -97,13 +97,16 @@ def study_of(
     return study
 
 
-def setting(study: Study, most_waiting: int = 4, reuses: bool = False, ahead: int = 1) -> Setting:
+def setting(
+    study: Study, most_waiting: int = 4, reuses: bool = False, ahead: int = 1, leaves: bool = False
+) -> Setting:
     return Setting(
         runner=None,
         args=(),
         options_of=simulation.options_of,
         place=str,
         remove=str,
+        leaves=leaves,
         reuses=reuses,
         most_waiting=most_waiting,
         ahead=ahead,

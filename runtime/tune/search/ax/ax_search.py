@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from runtime.tune.search.conversion import Nesting, Parameter, parameters_of, require
-from runtime.tune.search.library import LibrarySearch, quantized
+from runtime.tune.search.library import IndexedSearch
 
 
-class AxSearch(LibrarySearch):
+class AxSearch(IndexedSearch):
     """Suggests what Ax suggests.
 
     Args:
@@ -68,13 +68,8 @@ class AxSearch(LibrarySearch):
         """
         return [_description(parameter) for parameter in parameters_of(spec, "AxSearch")]
 
-    def _read_param_space(self, param_space: Mapping[str, Any]) -> None:
-        self._descriptions = self.convert_search_space(param_space)
-        self._parameters = {parameter.name: parameter for parameter in parameters_of(param_space, "AxSearch")}
-        self._nesting = Nesting([parameter.path for parameter in self._parameters.values()], param_space)
-
     def _read_own_space(self, space: list[dict[str, Any]]) -> None:
-        self._descriptions = space
+        self._own_space = space
         self._nesting = Nesting.of_names(description["name"] for description in space)
 
     def _start(self) -> None:
@@ -84,7 +79,7 @@ class AxSearch(LibrarySearch):
             self._client = AxClient(**{"verbose_logging": False, **self._ax_kwargs})
         if not self._has_experiment:
             self._client.create_experiment(
-                parameters=self._descriptions,
+                parameters=self._own_space,
                 objectives={self.metric: ObjectiveProperties(minimize=self.mode == "min")},
                 **self._constraints,
             )
@@ -129,24 +124,6 @@ class AxSearch(LibrarySearch):
                 return
             self._client.abandon_trial(index, reason="Ax suggested something else when it was asked again")
         _, self._indices[trial_id] = self._client.attach_trial(self._encoded(config))
-
-    def _value(self, name: str, value: Any) -> Any:
-        parameter = self._parameters.get(name)
-        if parameter is None:
-            return value
-        if parameter.kind == "choice":
-            return parameter.categories[value]
-        value = quantized(value, parameter.low, parameter.high, parameter.step)
-        return int(value) if parameter.kind == "int" else float(value)
-
-    def _encoded(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        flat = self._nesting.flat(config)
-        for name, parameter in self._parameters.items():
-            if name not in flat:
-                raise ValueError(f"The configuration {dict(config)!r} has no value of parameter '{name}'")
-            if parameter.kind == "choice":
-                flat[name] = parameter.categories.index(flat[name])
-        return flat
 
     def on_trial_complete(
         self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from runtime.tune.search.conversion import Nesting, Parameter, parameters_of, require
-from runtime.tune.search.library import LibrarySearch, plain, quantized
+from runtime.tune.search.library import IndexedSearch, plain
 
 logger = logging.getLogger(__name__)
 
 
-class TuneBOHB(LibrarySearch):
+class TuneBOHB(IndexedSearch):
     """Suggests what BOHB suggests; HyperBandForBOHB must be the scheduler.
 
     It learns from results with `hyperband_info`, which that scheduler adds to them when a rung is complete.
@@ -71,21 +71,16 @@ class TuneBOHB(LibrarySearch):
             space.add(_hyperparameter(parameter))
         return space
 
-    def _read_param_space(self, param_space: Mapping[str, Any]) -> None:
-        self._space = self.convert_search_space(param_space)
-        self._parameters = {parameter.name: parameter for parameter in parameters_of(param_space, "TuneBOHB")}
-        self._nesting = Nesting([parameter.path for parameter in self._parameters.values()], param_space)
-
     def _read_own_space(self, space: Any) -> None:
-        self._space = space
+        self._own_space = space
         self._nesting = Nesting.of_names(space)
 
     def _start(self) -> None:
         from hpbandster.optimizers.config_generators.bohb import BOHB
 
         if self._seed is not None:
-            self._space.seed(self._seed)
-        self.bohber = BOHB(self._space, **self._bohb_config)
+            self._own_space.seed(self._seed)
+        self.bohber = BOHB(self._own_space, **self._bohb_config)
 
     def suggest(self, trial_id: str) -> dict[str, Any] | None:
         """Returns the next configuration, or None while `max_concurrent` trials run.
@@ -113,30 +108,12 @@ class TuneBOHB(LibrarySearch):
         if self._points:
             self._points.pop(0)
         else:
-            self._space.sample_configuration()
+            self._own_space.sample_configuration()
         self._begin(trial_id, self._encoded(config))
 
     def _begin(self, trial_id: str, searched: dict[str, Any]) -> None:
         self._searched[trial_id] = searched
         self.running.add(trial_id)
-
-    def _value(self, name: str, searched: Any) -> Any:
-        parameter = self._parameters.get(name)
-        if parameter is None:
-            return searched
-        if parameter.kind == "choice":
-            return parameter.categories[searched]
-        value = quantized(searched, parameter.low, parameter.high, parameter.step)
-        return int(value) if parameter.kind == "int" else float(value)
-
-    def _encoded(self, config: Mapping[str, Any]) -> dict[str, Any]:
-        flat = self._nesting.flat(config)
-        for name, parameter in self._parameters.items():
-            if name not in flat:
-                raise ValueError(f"The configuration {dict(config)!r} has no value of parameter '{name}'")
-            if parameter.kind == "choice":
-                flat[name] = parameter.categories.index(flat[name])
-        return flat
 
     def on_trial_result(self, trial_id: str, result: dict[str, Any]) -> None:
         """Tells BOHB the metric's value, if the result has the budget that it was reached with."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from runtime.data._block import tensor
+from runtime.data._block import arrays, tensor
 
 DTYPES = ["float32", "float64", "int8", "uint16", "int64", "bool", "float16"]
 
@@ -33,6 +36,35 @@ def test_slices_keep_their_offset() -> None:
     np.testing.assert_array_equal(tensor.to_numpy(column), array[2:5])
     chunked = pa.chunked_array([column, tensor.from_numpy(array).slice(5)])
     np.testing.assert_array_equal(tensor.to_numpy(chunked), array[[2, 3, 4, 5]])
+
+
+def test_chunks_whose_memory_adjoins_are_not_copied() -> None:
+    array = np.arange(24).reshape(6, 2, 2)
+    column = tensor.from_numpy(array)
+    view = tensor.to_numpy(pa.chunked_array([column.slice(1, 2), column.slice(3, 1), column.slice(4)]))
+    assert np.shares_memory(view, array)
+    assert not view.flags.writeable
+    np.testing.assert_array_equal(view, array[1:])
+    for others in ([column.slice(3), column.slice(0, 3)], [column.slice(0, 2), column.slice(3)]):
+        copied = tensor.to_numpy(pa.chunked_array(others))
+        assert not np.shares_memory(copied, array)
+        np.testing.assert_array_equal(copied, np.concatenate([tensor.to_numpy(each) for each in others]))
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (6, 0)])
+def test_parts_without_bytes(shape: tuple[int, int]) -> None:
+    none = np.zeros(shape)
+    assert arrays.joined([none, none]).shape == (2 * shape[0], shape[1])
+
+
+def test_a_view_of_adjoining_chunks_keeps_their_memory() -> None:
+    column = tensor.from_numpy(np.arange(100_000).reshape(1000, 100))
+    view = tensor.to_numpy(pa.chunked_array([column.slice(0, 500), column.slice(500)]))
+    held = weakref.ref(column)
+    del column
+    gc.collect()
+    assert held() is None
+    np.testing.assert_array_equal(view.reshape(-1), np.arange(100_000))
 
 
 def test_a_chunked_column_without_chunks() -> None:

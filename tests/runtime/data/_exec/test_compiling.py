@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from runtime.data._exec import sizing
-from runtime.data._exec.compiling import Compiler
+from runtime.data._exec.compiling import ACTOR_MODULES, Compiler
 from runtime.data._exec.operators import Stage, topological
 from runtime.data._plan.rules import fused, optimize
 from runtime.data.context import DataContext
 from runtime.data.dataset import Dataset
 from runtime.data.read_api import range as data_range
 
-FACTS = sizing.Facts(4.0, 1 << 30, {"a": 4.0})
+FACTS = sizing.Facts(4.0, 1 << 30, {"a0" * 28: 4.0})
 
 
 def options(dataset: Dataset, context: DataContext) -> list[dict[str, Any]]:
@@ -55,6 +55,19 @@ def test_labels_of_the_context_are_joined_with_those_of_a_step() -> None:
     found = [each["label_selector"] for each in options(made(), context)]
     assert all(each == {"zone": "a", "disk": "fast"} for each in found[:-1])
     assert found[-1] == {"zone": "b", "disk": "fast"}
+
+
+def test_actors_have_the_modules_of_the_package_imported_for_them() -> None:
+    of_user = {"env_vars": {"A": "1"}, "preload": ["json"]}
+    made = (
+        data_range(100)
+        .map_batches(Model, concurrency=1, runtime_env=of_user)
+        .map_batches(Model, concurrency=2)
+    )
+    first, second = (each["runtime_env"] for each in options(made, DataContext())[-2:])
+    assert first == {"env_vars": {"A": "1"}, "preload": ["json", *ACTOR_MODULES]}
+    assert second == {"preload": [*ACTOR_MODULES]}
+    assert of_user["preload"] == ["json"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
+
+import pytest
 
 from runtime.data._exec.epoch import Block, Epoch, Held
 
@@ -91,3 +94,57 @@ class TestHomes:
     def test_readers_on_one_node_or_on_unknown_ones(self) -> None:
         epoch = Epoch(placed("a", "c", "a", "a"), 3, False, 100, ["a", "a", None])
         assert taken(epoch, 2, 1, 0, 1) == ["c1", "a2", "a0", "a3"]
+
+
+class TestHomesOfEqualParts:
+    def test_whole_blocks_go_to_readers_on_their_nodes(self) -> None:
+        epoch = Epoch(placed("b", "a", "a", "b"), 2, True, 100, ["a", "b"])
+        assert taken(epoch, 0, 1, 0, 1, 0, 1) == ["a1", "b0", "a2", "b3", None, None]
+        assert epoch.is_over
+
+    def test_a_reader_gets_blocks_of_other_nodes_if_its_own_has_none(self) -> None:
+        epoch = Epoch(placed(*"bbbbbb"), 2, True, 100, ["a", "b"])
+        assert taken(epoch, 0, 0, 0, 0) == ["b0", "b2", "b4", None]
+        assert taken(epoch, 1, 1, 1, 1) == ["b1", "b3", "b5", None]
+
+    def test_no_more_bytes_wait_for_a_near_reader_than_may(self) -> None:
+        asked = 0
+
+        def source() -> Iterator[Block]:
+            nonlocal asked
+            for block in placed(*"bbbbbb"):
+                asked += 1
+                yield block
+
+        epoch = Epoch(source(), 2, True, 20, ["a", "b"])
+        assert taken(epoch, 0) == ["b0"]
+        assert asked == 2
+
+    @pytest.mark.parametrize("seed", range(30))
+    def test_parts_are_equal_whatever_the_blocks(self, seed: int) -> None:
+        rng = random.Random(seed)
+        parts = rng.randint(2, 4)
+        sizes = [rng.choice([1, 3, 50, 400]) for _ in range(rng.randint(0, 20))]
+        nodes = [rng.choices("abcd", k=rng.randint(0, 2)) for _ in sizes]
+        blocks = (
+            Block(i, rows, start=7, size_bytes=rows, nodes=where)
+            for i, (rows, where) in enumerate(zip(sizes, nodes, strict=True))
+        )
+        homes = [rng.choice(["a", "b", "c", None]) for _ in range(parts)]
+        epoch = Epoch(blocks, parts, True, rng.choice([100, 10_000]), homes)
+        got: list[list[tuple[int, int]]] = [[] for _ in range(parts)]
+        waiting = set(range(parts))
+        while waiting:
+            part = rng.choice(sorted(waiting))
+            found = epoch.next(part)
+            if found is None:
+                waiting.discard(part)
+            elif not isinstance(found, Held):
+                block, start, rows = found
+                got[part] += [(block, row) for row in range(start, start + rows)]
+        every = [row for rows in got for row in rows]
+        assert len(set(every)) == len(every)
+        assert set(every) <= {(i, row) for i, rows in enumerate(sizes) for row in range(7, 7 + rows)}
+        assert [len(rows) for rows in got] == [sum(sizes) // parts] * parts
+        assert epoch.is_over
+        assert epoch.waiting_bytes == 0

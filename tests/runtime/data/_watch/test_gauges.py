@@ -43,13 +43,13 @@ def test_metrics_are_there_while_a_data_set_runs() -> None:
         nonlocal seen
         next(batches)
         seen = metrics_of("watched")
-        return seen.get("ray_data_output_rows", {}).get("ReadRange->map_batches(slow)_0", 0) > 0
+        made = seen.get("ray_data_output_rows", {}).get("ReadRange->map_batches(slow)_0", 0)
+        return made > 0 and "ray_data_spilled_bytes" in seen  # which is set after the others
 
     assert eventually(shown)
     assert {
         "ray_data_output_bytes",
         "ray_data_current_bytes",
-        "ray_data_spilled_bytes",
         "ray_data_num_tasks_running",
         "ray_data_num_tasks_finished",
         "ray_data_num_tasks_failed",

@@ -157,6 +157,24 @@ async def test_a_batch_is_spread_over_all_replicas(site):
 
 
 @on_a_site
+async def test_a_new_replica_gets_its_part_though_the_old_one_has_slots_left(site):
+    old = await site.add(slots=100)
+    await asyncio.gather(*(ask(site, "pause", 0.002) for _ in range(20)))
+    assert site.queue.borrower.in_hand(old.name) >= 20
+    new = await site.add(slots=100)
+    await site.connected(2)
+
+    async def client() -> None:
+        for _ in range(30):
+            await ask(site, "pause", 0.001)
+
+    before = len(old.begun)
+    await asyncio.gather(*(client() for _ in range(8)))
+    share = len(new.begun) / (len(new.begun) + len(old.begun) - before)
+    assert 0.3 < share < 0.7
+
+
+@on_a_site
 async def test_more_slots_take_what_waits(site):
     replica = await site.add(slots=1)
     waiting = [asyncio.create_task(ask(site, "wait")) for _ in range(3)]
@@ -207,6 +225,20 @@ async def test_a_replica_that_listens_again_is_connected_again(site):
         connection.close()
     await until(lambda: not site.queue.borrower.replicas)
     assert await ask(site, "who") == replica.name
+
+
+@on_a_site
+async def test_a_request_for_a_connection_that_is_closing_goes_elsewhere(site):
+    replica = await site.add(slots=50)
+    await asyncio.gather(*(ask(site, "pause", 0.001) for _ in range(40)))
+    site.queue.links[
+        replica.name
+    ]._connection._transport.abort()  # its loss is told in the next turn of the loop
+    exchanges = [Exchange(site.queue, call("who")) for _ in range(3)]
+    for exchange in exchanges:
+        site.queue.start(exchange)
+    assert site.queue.waiting == 3
+    assert [await value(exchange) for exchange in exchanges] == [replica.name] * 3
 
 
 @on_a_site
@@ -380,10 +412,14 @@ async def test_a_stream_that_fails_gives_its_items_first(site):
     assert kinds == [Item, Item, Failure]
 
 
-def http(kind: str = "http", body: bytes = b"", more: bool = False) -> Http:
+def http(
+    kind: str = "http", body: bytes = b"", more: bool = False, method: str = "POST", path: str = "/x"
+) -> Http:
     address = ("127.0.0.1", 1)
     meta = Meta("r", "app", "/")
-    return Http(0, meta, kind, "POST", "http", "1.1", "/x", b"/x", b"", "", [], address, address, body, more)
+    return Http(
+        0, meta, kind, method, "http", "1.1", path, path.encode(), b"", "", [], address, address, body, more
+    )
 
 
 @on_a_site
@@ -409,6 +445,81 @@ async def test_bodies_larger_than_the_window_pass_both_ways(site):
             break
     await sending
     assert bytes(body) == b"first" + b"".join(parts)
+
+
+async def statuses(exchange: Exchange) -> list[int]:
+    """The status of an answer that is read to its end."""
+    seen = []
+    while True:
+        message = await exchange.receive()
+        if isinstance(message, Start):
+            seen.append(message.status)
+        elif isinstance(message, Chunk) and not message.more:
+            return seen
+
+
+@on_a_site
+async def test_an_idempotent_request_is_repeated_once_when_its_replica_dies(site):
+    first = await site.add(slots=1)
+    exchanges = [await site.queue.begin(http(method="GET", path="/wait"))]
+    await until(lambda: first.begun)
+    first.close()
+    site.replicas.remove(first)
+    second = await site.add(slots=1)
+    await until(lambda: second.begun)
+    second.code.gate.set()
+    assert await statuses(exchanges[0]) == [200]
+    assert exchanges[0].replica == second.name
+
+
+@on_a_site
+async def test_a_request_that_two_replicas_died_of_fails(site):
+    exchange = None
+    for _ in range(2):
+        replica = await site.add(slots=1)
+        exchange = exchange or await site.queue.begin(http(method="GET", path="/wait"))
+        await until(lambda replica=replica: replica.begun)
+        replica.close()
+        site.replicas.remove(replica)
+        site.publish()
+    with pytest.raises(ActorDiedError):
+        await exchange.receive()
+
+
+@pytest.mark.parametrize("method", ["POST", "GET"])
+def test_other_requests_are_not_repeated(method):
+    """A POST never, and a GET whose answer has begun neither."""
+
+    @on_a_site
+    async def run(site):
+        replica = await site.add(slots=1)
+        path = "/wait" if method == "POST" else "/begin"
+        exchange = await site.queue.begin(http(method=method, path=path))
+        await until(lambda: replica.begun)
+        if path == "/begin":
+            assert isinstance(await exchange.receive(), Start)
+        replica.close()
+        site.replicas.remove(replica)
+        await site.add()
+        with pytest.raises(ActorDiedError):
+            await exchange.receive()
+
+    run()
+
+
+@on_a_site
+async def test_the_body_of_a_refused_request_goes_where_it_is_taken(site):
+    replica = await site.add()
+    replica.refuse_next = 3
+    exchange = await site.queue.begin(http(body=b"1", more=True))
+    await until(lambda: exchange.refusals == 3)
+    await exchange.send(b"2", more=False)
+    body = b""
+    while not isinstance(message := await exchange.receive(), Chunk) or message.more:
+        body += message.body if isinstance(message, Chunk) else b""
+    assert body == b"12"
+    with pytest.raises(RuntimeError, match="has ended"):
+        await exchange.receive()
 
 
 @on_a_site

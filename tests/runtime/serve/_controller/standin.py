@@ -7,6 +7,7 @@ from typing import Any
 
 import runtime
 from runtime import cloudpickle
+from runtime.serve._core.published import load_routes
 from runtime.serve._core.specs import DeploymentOptions, DeploymentSpec, ReplicaReady
 
 
@@ -59,6 +60,9 @@ class Ingress:
 
     def check_health(self) -> None:
         pass
+
+    def update_routes(self, routes: bytes) -> None:
+        load_routes(routes)
 
     def drain(self, timeout_s: float) -> int:
         return 0

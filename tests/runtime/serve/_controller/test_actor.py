@@ -194,12 +194,20 @@ def test_replicas_beyond_the_limit_of_a_node_wait(controller: Any) -> None:
         runtime.get(controller.wait_for.remote(["app"], ["RUNNING"], 0.2), timeout=10)
 
 
-def test_scaling_from_zero_is_at_once(controller: Any) -> None:
-    config = {"min_replicas": 0, "max_replicas": 2, "upscale_delay_s": 30}
+def test_scaling_from_zero_is_at_once_and_back_when_nothing_waits(controller: Any) -> None:
+    config = {
+        "min_replicas": 0,
+        "max_replicas": 2,
+        "upscale_delay_s": 30,
+        "downscale_delay_s": 0,
+        "look_back_period_s": 0.1,
+    }
     deploy(controller, "app", 1, MODEL.options(autoscaling_config=config))
     assert replicas(controller, "app") == []
     runtime.get(controller.record_demand.remote(Demand("caller", {("app", "Model"): 3})))
     eventually(lambda: len(running(controller)) == 1)
+    runtime.get(controller.record_demand.remote(Demand("caller", {})))  # it tells of all its queues
+    eventually(lambda: replicas(controller, "app") == [])
 
 
 def test_what_is_refused(controller: Any) -> None:

@@ -218,8 +218,8 @@ def test_a_restricted_request_waits_for_its_replicas_and_others_pass_it():
     caller = borrower("r", "s")
     caller.granted("s", 2, scarce=False)
     assert caller.ask(1, {"r"}) is None
-    assert caller.ask(2) == "s"
     assert caller.wants() == [("r", 1)]
+    assert caller.ask(2) == "s"
     assert caller.allow(1, {"r", "s"}) == "s"
     assert caller.wants() == [("r", 0)]
     assert caller.allow(1, None) is None
@@ -242,6 +242,42 @@ def test_requests_count_as_queued_once_replicas_are_known_to_be_full():
     assert (caller.waiting, caller.queued) == (6, 6)
     caller.ended("r", keep=True)
     assert (caller.waiting, caller.queued) == (5, 1)
+
+
+def test_a_slot_is_sought_of_a_replica_with_fewer_requests():
+    caller = borrower("r")
+    caller.granted("r", 5, scarce=False)
+    caller.add("new", near=False, slots=5)
+    for request in range(3):  # the other replica is chosen at random
+        assert caller.ask(request) == "r"
+    assert caller.seeks
+    assert caller.wants() == [("new", 1)]
+    assert caller.granted("new", 1, scarce=False) == []
+    assert caller.surplus("new", scarce=False) == 0
+    assert caller.wants() == []
+    assert caller.ask(4) == "new"
+
+
+def test_a_slot_that_is_not_there_is_sought_ever_more_rarely():
+    caller = borrower("r", "full")
+    caller.granted("r", 1000, scarce=False)
+    tries = []
+    for request in range(1000):
+        assert caller.ask(request) == "r"
+        if ("full", 1) in caller.wants():
+            tries.append(request)
+            assert caller.granted("full", 0, scarce=True) == []
+            assert caller.wants() == [("full", 0)]
+    assert 4 < len(tries) < 10
+    assert tries[-1] - tries[-2] > 4 * (tries[1] - tries[0])
+
+
+def test_a_far_replica_is_not_sought_while_a_near_one_serves():
+    caller = borrower("near", "far", near=("near",))
+    caller.granted("near", 20, scarce=False)
+    for request in range(20):
+        assert caller.ask(request) == "near"
+    assert not caller.seeks
 
 
 def test_a_recall_takes_what_is_unused():

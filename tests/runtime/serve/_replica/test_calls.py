@@ -1,12 +1,14 @@
 """Calls by a handle: values, errors, streams, slots, cancels, drains."""
 
 import asyncio
+import socket
 import threading
 
 import pytest
 
 from runtime import exceptions
 from runtime.serve import context
+from runtime.serve._replica import service
 from runtime.serve._wire.messages import Cancel, End, Failure, Item
 from tests.runtime.serve._replica.stand_in import Caller, serving, until
 
@@ -62,6 +64,12 @@ class Deployment:
         finally:
             self.seen.append("closed")
 
+    def stop_iteration(self):
+        return next(iter(()))
+
+    async def leave(self):
+        raise SystemExit(3)
+
     def wait_on_thread(self):
         self.seen.append("begun")
         self.sync_going.wait(10)
@@ -83,6 +91,18 @@ def test_calls_return_values_and_raise_errors_of_their_own_class():
             assert isinstance(caught.value, exceptions.RayTaskError)
             assert "fail" in str(caught.value)
             assert "broken" in str(caught.value)
+
+    asyncio.run(main())
+
+
+def test_errors_that_would_end_the_event_loop_end_the_call_only():
+    async def main():
+        async with serving(Deployment) as (_, caller):
+            with pytest.raises(RuntimeError, match="StopIteration"):
+                await caller.call("stop_iteration")
+            with pytest.raises(exceptions.RayTaskError, match="SystemExit"):
+                await caller.call("leave")
+            assert await caller.call("add", 1) == 2
 
     asyncio.run(main())
 
@@ -208,6 +228,19 @@ def test_a_wrong_token_is_turned_away():
             await stranger.connect(service._servers[0].sockets[0].getsockname(), b"guess")
             await asyncio.wait_for(stranger.lost, 10)
             assert not stranger.welcome.done()
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_says_nothing_is_closed(monkeypatch):
+    monkeypatch.setattr(service, "HELLO_S", 0.01)
+
+    async def main():
+        async with serving(Deployment) as (replica, _):
+            stranger = socket.socket(socket.AF_UNIX)
+            stranger.connect(replica._servers[0].sockets[0].getsockname())
+            with stranger:
+                assert await asyncio.to_thread(stranger.recv, 1) == b""
 
     asyncio.run(main())
 

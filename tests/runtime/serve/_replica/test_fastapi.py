@@ -3,6 +3,8 @@
 import asyncio
 import json
 import pickle
+import subprocess
+import sys
 
 import pytest
 from fastapi import APIRouter, Depends, FastAPI, WebSocket
@@ -92,6 +94,31 @@ def test_routes_are_methods():
 def test_a_class_survives_pickling_with_its_application():
     data = cloudpickle.dumps(deployment())
     check(lambda: pickle.loads(data))
+
+
+def test_routes_stay_methods_in_another_process():
+    """There a class that came by value has no qualified name."""
+    program = (
+        "import sys\n"
+        "from runtime import cloudpickle\n"
+        "from runtime.serve import asgi\n"
+        "from runtime.serve._replica.asgi_app import bind_methods\n"
+        "cls = cloudpickle.loads(sys.stdin.buffer.read())\n"
+        "source = asgi.source_of(cls)\n"
+        "bind_methods(source.app, source.owners, cls())\n"
+        "print(*sorted(route.path for _, _, route in asgi.routes_of(source.app)))\n"
+    )
+    app = FastAPI(openapi_url=None)
+
+    @asgi.ingress(app)
+    class Local:
+        @app.get("/here")
+        def get(self):
+            return "here"
+
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, input=cloudpickle.dumps(Local), capture_output=True, timeout=60)
+    assert done.stdout.decode().split() == ["/here"], done.stderr.decode()
 
 
 def test_classes_that_share_an_application_have_their_own_routes():

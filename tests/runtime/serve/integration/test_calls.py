@@ -274,3 +274,10 @@ def test_the_controller_is_told_of_demand(app):
     assert response.result(timeout_s=LIMIT_S) == 1
     until(lambda: ray.get(controller.all.remote())[-1].queued == {})
     ray.kill(controller)
+
+    # Serve was shut down and started again: there is another controller.
+    waiting = [app.handle.pause.remote(2.0) for _ in range(6)]
+    successor = Controller.options(name=CONTROLLER, namespace=NAMESPACE).remote()
+    until(lambda: any(one.queued for one in ray.get(successor.all.remote())))
+    assert [response.result(timeout_s=LIMIT_S) for response in waiting]
+    ray.kill(successor)

@@ -1,10 +1,12 @@
-"""Runners that are reused, step by step."""
+"""Runners, step by step."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from runtime._controllers.controller import ActorUp, Begin, Call, Done, Effect
+import msgspec
+
+from runtime._controllers.controller import ActorUp, Begin, Call, Done, Effect, Failed, Kill, Perform, Stop
 from runtime.tune._core.experiment import Experiment
 from runtime.tune._core.messages import Batch
 from runtime.tune._core.trial import TrialState
@@ -62,3 +64,39 @@ def test_an_answer_that_comes_late_is_not_taken_for_that_of_the_next_trial() -> 
     assert (second.method, study.trials[1].state) == ("begin", TrialState.RUNNING)
     experiment.step(Done(first.key, result(1)), 2.0)
     assert study.trials[1].last_result == {}
+
+
+def test_trials_that_lend_their_cpus_do_not_let_all_others_begin() -> None:
+    study = study_of({}, num_samples=100)
+    study.replay((), Book())
+    having = msgspec.structs.replace(setting(study, most_waiting=3), cpus=lambda: 2.0)
+    experiment = Experiment(study, having, lambda: None)
+    (look,) = [effect for effect in experiment.step(Begin(), 0.0) if isinstance(effect, Perform)]
+    experiment.step(Done(look.key, look.function()), 0.0)
+    for number in range(100):  # every actor comes up at once, as if there were CPUs without end
+        experiment.step(ActorUp(("runner", number)), 1.0)
+    assert study.counts[TrialState.RUNNING] == 5
+    assert study.counts[TrialState.STARTING] == 0
+    experiment.step(Done(look.key, 10.0), 2.0)  # nodes have joined
+    for number in range(100):
+        experiment.step(ActorUp(("runner", number)), 3.0)
+    assert study.counts[TrialState.RUNNING] == 13
+
+
+def test_an_object_cleans_up_when_its_trial_has_failed_or_no_trial_takes_it_over() -> None:
+    study = study_of({}, num_samples=2)
+    study.replay((), Book())
+    experiment = Experiment(study, setting(study, reuses=True, leaves=True), lambda: None)
+    experiment.step(Begin(), 0.0)
+    (first,) = calls(experiment.step(ActorUp(("runner", 0)), 0.0))
+    (second,) = calls(experiment.step(ActorUp(("runner", 1)), 0.0))
+    (close,) = calls(experiment.step(Failed(first.key, ValueError("no")), 1.0))
+    assert (close.method, close.actor, study.trials[0].state) == ("close", ("runner", 0), TrialState.ERROR)
+    (leave,) = calls(experiment.step(Done(second.key, result(1, done=True)), 2.0))
+    (last,) = calls(experiment.step(Done(leave.key, (True, None)), 3.0))
+    assert (last.method, last.actor) == ("close", ("runner", 1))
+    assert Kill(("runner", 0)) in experiment.step(Done(close.key, None), 4.0)
+    assert {wait.key for wait in experiment.waiting_for()} == {("leave", 1)}
+    ends = experiment.step(Failed(last.key, RuntimeError("cleanup raised")), 5.0)
+    assert Kill(("runner", 1)) in ends
+    assert isinstance(ends[-1], Stop)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import pathlib
 import sys
+import zipfile
 from typing import Any
 
 import runtime
@@ -57,9 +58,42 @@ def with_wandb(folder: pathlib.Path) -> dict[str, Any]:
     return {str(each.config["x"]): {"path": each.path, "id": each.metrics["trial_id"]} for each in grid}
 
 
+def with_aim(folder: pathlib.Path) -> dict[str, Any]:
+    from aim import Repo
+
+    from runtime.tune.logger.aim import AimLoggerCallback
+
+    run(folder, AimLoggerCallback(experiment_name="descent", metrics=["loss", "eval/f1"]))
+    found = {}
+    for each in Repo(str(folder / "two")).iter_runs():
+        metrics = {metric.name: list(metric.values.values_list()) for metric in each.metrics()}
+        found[str(each["hparams"]["x"])] = {"experiment": each.experiment, "metrics": metrics}
+    return found
+
+
+def with_comet(folder: pathlib.Path) -> dict[str, Any]:
+    from runtime.tune.logger.comet import CometLoggerCallback
+
+    written = folder / "offline"
+    run(folder, CometLoggerCallback(online=False, tags=["a"], offline_directory=str(written)))
+    found = {}
+    for path in written.glob("*.zip"):
+        lines = zipfile.ZipFile(path).read("messages.json").decode().splitlines()
+        messages = [json.loads(line)["payload"] for line in lines]
+        parameters = {
+            each["param"]["paramName"]: each["param"]["paramValue"] for each in messages if each.get("param")
+        }
+        metrics = [each["metric"] for each in messages if each.get("metric")]
+        losses = [float(each["metricValue"]) for each in metrics if each["metricName"] == "loss"]
+        found[str(parameters["x"])] = {"parameters": parameters, "losses": losses}
+    return found
+
+
+PROGRAMS = {"mlflow": with_mlflow, "wandb": with_wandb, "aim": with_aim, "comet_ml": with_comet}
+
 if __name__ == "__main__":
     library, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     runtime.init(num_cpus=2)
-    found = {"mlflow": with_mlflow, "wandb": with_wandb}[library](folder)
+    found = PROGRAMS[library](folder)
     (folder / "found.json").write_text(json.dumps(found))
     runtime.shutdown()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import json
 import pathlib
 import pickle
@@ -76,6 +78,49 @@ def chunks(data: bytes) -> Iterator[bytes]:
         if kind in (1, 4):  # whole, or the last part
             yield record
             record = b""
+
+
+def test_each_trial_is_a_run_of_aim(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("aim")
+    runs = found_by("aim", tmp_path)
+    assert {run["experiment"] for run in runs.values()} == {"descent"}
+    for x, run in runs.items():
+        assert sorted(run["metrics"]) == ["ray/tune/eval/f1", "ray/tune/loss"]
+        assert run["metrics"]["ray/tune/loss"] == [int(x) - step for step in range(3)]
+
+
+def test_each_trial_is_an_experiment_of_comet(tmp_path: pathlib.Path) -> None:
+    pytest.importorskip("comet_ml")
+    found = found_by("comet_ml", tmp_path)
+    assert sorted(found) == ["1", "2"]
+    for x, experiment in found.items():
+        assert str(experiment["parameters"]["model/layers"]) == "3"
+        assert experiment["losses"] == [int(x) - step for step in range(3)]
+
+
+LOGGERS = {
+    "aim": ("aim", "AimLoggerCallback"),
+    "comet": ("comet_ml", "CometLoggerCallback"),
+    "mlflow": ("mlflow", "MLflowLoggerCallback"),
+    "wandb": ("wandb", "WandbLoggerCallback"),
+}
+
+
+@pytest.mark.parametrize("name", LOGGERS)
+def test_a_missing_library_is_named(name: str) -> None:
+    library, logger = LOGGERS[name]
+    if importlib.util.find_spec(library) is not None:
+        pytest.skip(f"{library} is installed")
+    module = importlib.import_module(f"runtime.tune.logger.{name}")
+    with pytest.raises(ImportError, match=f"{logger} needs .*: pip install {library}"):
+        getattr(module, logger)()
+
+
+@pytest.mark.parametrize("name", ["comet", "mlflow", "wandb"])
+def test_the_loggers_have_their_earlier_paths(name: str) -> None:
+    logger = LOGGERS[name][1]
+    module = importlib.import_module(f"runtime.compat.air.integrations.{name}")
+    assert getattr(module, logger).__module__ == f"runtime.tune.logger.{name}"
 
 
 def test_wandbs_key_is_not_pickled() -> None:
