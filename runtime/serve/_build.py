@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from cloudpickle.cloudpickle import _DYNAMIC_CLASS_TRACKER_BY_CLASS
 
 from runtime import cloudpickle
 from runtime.serve._core.specs import ApplicationSpec, DeploymentSpec
@@ -56,6 +57,7 @@ def build(
     env = dict(runtime_env or {})
     builder = _Builder(name, make_handle, dict(logging_config) if logging_config else None, env)
     builder.overrides = dict(overrides or {})
+    builder.declared = source == "declarative"
     ingress = builder.add(target)
     unknown = sorted(set(builder.overrides) - set(builder.handles))
     if unknown:
@@ -90,6 +92,7 @@ class _Builder:
         self.handles: dict[str, Any] = {}
         self.deployments: dict[str, Deployment] = {}
         self.overrides: dict[str, Mapping[str, Any]] = {}
+        self.declared = False
         self._app = app
         self._make_handle = make_handle
         self._logging_config = logging_config
@@ -119,7 +122,7 @@ class _Builder:
             deployment = deployment.options(**self.overrides[name])
         if self._logging_config is not None and deployment.logging_config is None:
             deployment = deployment.options(logging_config=self._logging_config)
-        self.specs.append(_spec(name, deployment, code, buffer.getvalue(), self._env))
+        self.specs.append(_spec(name, deployment, code, buffer.getvalue(), self._env, self.declared))
         self.handles[name] = self._make_handle(name, self._app)
         self.deployments[name] = deployment.options(name=name)
         return name
@@ -156,7 +159,7 @@ def _itself(value: Any) -> Any:
 
 
 def _spec(
-    name: str, deployment: Deployment, code: bytes, init: bytes, env: Mapping[str, Any]
+    name: str, deployment: Deployment, code: bytes, init: bytes, env: Mapping[str, Any], declared: bool
 ) -> DeploymentSpec:
     options = deployment._options
     fixed = (
@@ -168,7 +171,9 @@ def _spec(
         env,
     )
     wrapped = deployment.func_or_class
-    parts = (code, init, repr(fixed).encode(), _source(wrapped))
+    parts = [_same_everywhere(init), repr(fixed).encode(), _identity(wrapped, code)]
+    if not declared:  # built in the program that may have changed the class
+        parts.append(_same_everywhere(code))
     version = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     return DeploymentSpec(
         name=name,
@@ -181,15 +186,26 @@ def _spec(
     )
 
 
-def _source(wrapped: Any) -> bytes:
-    """The file of the module that defines it: code that is pickled as a reference is the same in its pickle, whatever
-    was changed in the file."""
+def _identity(wrapped: Any, code: bytes) -> bytes:
+    """What changes with the code, and is the same in each process that builds it.
+
+    A pickle is not: it has sets in the order of this process. So for a class or function at the top level of a module,
+    the source of the module and its name are taken.
+    """
     module = sys.modules.get(getattr(wrapped, "__module__", None) or "")
     file = getattr(module, "__file__", None)
-    if not file or getattr(module, "__name__", "") == "__main__":
-        return b""
-    try:
-        with open(file, "rb") as source:
-            return source.read()
-    except OSError:  # it is in an archive, or was removed
-        return b""
+    name = getattr(wrapped, "__qualname__", "")
+    if file and name and "<locals>" not in name and getattr(module, "__name__", "") != "__main__":
+        try:
+            with open(file, "rb") as source:
+                return b"\0".join((wrapped.__module__.encode(), name.encode(), source.read()))
+        except OSError:
+            pass  # it is in an archive, or was removed
+    return _same_everywhere(code)
+
+
+def _same_everywhere(pickled: bytes) -> bytes:
+    """Without the random ids that cloudpickle gives to classes in each process."""
+    for tracker in list(_DYNAMIC_CLASS_TRACKER_BY_CLASS.values()):
+        pickled = pickled.replace(tracker.encode(), b"")
+    return pickled

@@ -1,4 +1,4 @@
-"""The metric of requests that wait in this process, under Ray's name. Requests that find a slot at once cost nothing."""
+"""The metric of requests that wait in this process. Requests that find a slot at once cost nothing."""
 
 from __future__ import annotations
 

@@ -138,6 +138,7 @@ def shown(details: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     }
     return {
         **details,
+        "http_options": {key: each for key, each in details["http_options"].items() if key != "root_url"},
         "proxies": proxies,
         "applications": applications,
         "target_groups": _target_groups(details),

@@ -6,7 +6,7 @@ import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 from runtime.serve._settings import Settings
 
@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 class Schema(Settings):
-    """Base of schemas. Unknown fields are ignored, with a warning, so that configurations of later versions work."""
+    """Base of schemas. Unknown fields are ignored, so that what is written for later versions works; `WARNS`: with a
+    warning."""
+
+    WARNS: ClassVar[bool] = False
 
     @classmethod
     def model_validate(cls, values: Any) -> Self:
@@ -23,10 +26,16 @@ class Schema(Settings):
         if isinstance(values, Mapping):
             known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
             unknown = sorted(str(name) for name in values if name not in known)
-            if unknown:
+            if unknown and cls.WARNS:
                 log.warning("%s has no field %s, which is ignored.", cls.__name__, ", ".join(unknown))
             values = {name: value for name, value in values.items() if name in known}
         return super().model_validate(values)
+
+
+class ConfigSchema(Schema):
+    """Base of the schemas of configurations."""
+
+    WARNS = True
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from runtime.serve._schema.checks import (
-    Schema,
+    ConfigSchema,
     at,
     flag,
     mapping,
@@ -32,7 +32,7 @@ from runtime.serve.schema import LoggingConfig
 
 
 @settings
-class RayActorOptionsSchema(Schema):
+class RayActorOptionsSchema(ConfigSchema):
     """Of the actor of each replica.
 
     Raises:
@@ -58,7 +58,7 @@ class RayActorOptionsSchema(Schema):
 
 
 @settings
-class DeploymentSchema(Schema):
+class DeploymentSchema(ConfigSchema):
     """Options of one deployment, on top of those in the code. Only those that are given count.
 
     Raises:
@@ -132,7 +132,7 @@ class DeploymentSchema(Schema):
 
 
 @settings
-class ServeApplicationSchema(Schema):
+class ServeApplicationSchema(ConfigSchema):
     """One application.
 
     Attributes:
@@ -194,7 +194,7 @@ class ServeApplicationSchema(Schema):
 
 
 @settings
-class HTTPOptionsSchema(Schema):
+class HTTPOptionsSchema(ConfigSchema):
     """See `runtime.serve.config.HTTPOptions`."""
 
     host: str | None = "0.0.0.0"
@@ -214,7 +214,7 @@ class HTTPOptionsSchema(Schema):
 
 
 @settings
-class gRPCOptionsSchema(Schema):
+class gRPCOptionsSchema(ConfigSchema):
     """See `runtime.serve.config.gRPCOptions`."""
 
     port: int = DEFAULT_GRPC_PORT
@@ -231,7 +231,7 @@ class gRPCOptionsSchema(Schema):
 
 
 @settings
-class ServeDeploySchema(Schema):
+class ServeDeploySchema(ConfigSchema):
     """All declared applications. HTTP and gRPC options count when serving starts.
 
     Raises:
@@ -289,7 +289,7 @@ class ServeDeploySchema(Schema):
 
 
 @settings
-class ScaleDeploymentRequest(Schema):
+class ScaleDeploymentRequest(ConfigSchema):
     """The body of a request that scales a deployment."""
 
     target_num_replicas: int = -1
