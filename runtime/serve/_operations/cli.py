@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from runtime._system import settings
 from runtime.serve._operations.client import ServeClient, ServeError
 
 app = typer.Typer(
@@ -36,13 +37,12 @@ Head = Annotated[
     typer.Option(
         "--address",
         "-a",
-        envvar="RAY_DASHBOARD_ADDRESS",
         help="http://host:port of the head's API, or the address of the cluster. Default: the cluster in use.",
     ),
 ]
 Cluster = Annotated[
     str | None,
-    typer.Option("--address", "-a", envvar="RAY_ADDRESS", help="Of the cluster. Default: the one in use."),
+    typer.Option("--address", "-a", help="Of the cluster. Default: the one in use."),
 ]
 EnvironmentFile = Annotated[
     str | None, typer.Option("--runtime-env", help="YAML file with a runtime_env for the application.")
@@ -151,7 +151,7 @@ def deploy(
     else:
         one = {"import_path": config_or_import_path, "runtime_env": env, "args": values}
         config = {"applications": [one | ({"name": name} if name else {})]}
-    client = ServeClient(address)
+    client = ServeClient(address or settings.DASHBOARD_ADDRESS.get())
     for one in _environments(config):
         if _is_local(one["runtime_env"]):
             one["runtime_env"] = client.upload(one["runtime_env"])
@@ -209,7 +209,7 @@ def run(
 @app.command()
 def config(address: Head = None, name: Name = None) -> None:
     """Prints the configurations that applications were deployed with."""
-    found = ServeClient(address).details()["applications"]
+    found = ServeClient(address or settings.DASHBOARD_ADDRESS.get()).details()["applications"]
     if name is not None:
         chosen = found.get(name, {}).get("deployed_app_config")
         typer.echo(
@@ -232,7 +232,7 @@ def status(address: Head = None, name: Name = None) -> None:
     """
     from runtime.serve.schema import ServeStatus
 
-    found = ServeStatus.of(ServeClient(address).details())
+    found = ServeStatus.of(ServeClient(address or settings.DASHBOARD_ADDRESS.get()).details())
     if name is None:
         typer.echo(_yaml(found), nl=False)
     elif name in found.applications:
@@ -247,7 +247,7 @@ def shutdown(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Ends all applications, the ingresses and the controller."""
-    client = ServeClient(address)
+    client = ServeClient(address or settings.DASHBOARD_ADDRESS.get())
     details = client.details()
     if not details["controller_info"]:
         say("Nothing is served.")
