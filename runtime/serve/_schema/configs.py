@@ -15,6 +15,7 @@ from runtime.serve._schema.checks import (
     remote_environment,
     text,
 )
+from runtime.serve._schema.logs import LoggingConfig
 from runtime.serve._settings import number, settings, whole
 from runtime.serve.config import (
     DEFAULT_GRPC_PORT,
@@ -28,7 +29,6 @@ from runtime.serve.config import (
     gRPCOptions,
 )
 from runtime.serve.deployment import ACTOR_OPTIONS, merged
-from runtime.serve.schema import LoggingConfig
 
 
 @settings

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from runtime.serve._core.states import (
+    ApplicationStatus,
+    DeploymentStatus,
+    DeploymentStatusTrigger,
+    ProxyStatus,
+    ReplicaState,
+)
 from runtime.serve._schema.checks import Schema, nested, nested_dict, nested_list
 from runtime.serve._schema.configs import (
     DeploymentSchema,
@@ -11,17 +18,10 @@ from runtime.serve._schema.configs import (
     ServeApplicationSchema,
     gRPCOptionsSchema,
 )
+from runtime.serve._schema.logs import APIType
+from runtime.serve._schema.status import ServeStatus
 from runtime.serve._settings import settings
 from runtime.serve.config import ProxyLocation
-from runtime.serve.schema import (
-    APIType,
-    ApplicationStatus,
-    DeploymentStatus,
-    DeploymentStatusTrigger,
-    ProxyStatus,
-    ReplicaState,
-    ServeStatus,
-)
 
 
 @settings
