@@ -43,7 +43,10 @@ SCALING = {
 
 
 @serve.deployment(
-    autoscaling_config=SCALING, max_ongoing_requests=4, graceful_shutdown_wait_loop_s=0.1, ray_actor_options={"num_cpus": 0.5}
+    autoscaling_config=SCALING,
+    max_ongoing_requests=4,
+    graceful_shutdown_wait_loop_s=0.1,
+    ray_actor_options={"num_cpus": 0.5},
 )
 class Worker:
     def __init__(self, gate):
@@ -61,7 +64,7 @@ class Worker:
 
 def running(app, deployment="Worker"):
     states = serve.status().applications[app].deployments[deployment].replica_states
-    counts = {str(getattr(state, "value", state)): count for state, count in states.items() if count}
+    counts = {state.value: count for state, count in states.items() if count}
     return counts.get("RUNNING", 0), sum(counts.values())
 
 
@@ -98,7 +101,11 @@ idle = Worker.options(autoscaling_config={**SCALING, "min_replicas": 0, "initial
 handle = serve.run(idle.bind(gate), name="steps")
 print("none when idle:", until(lambda: running("steps") == (0, 0)))
 response = handle.hold.remote()
-print("the first one waits for a replica:", until(lambda: ray.get(gate.count.remote()) == 1), running("steps")[0])
+print(
+    "the first one waits for a replica:",
+    until(lambda: ray.get(gate.count.remote()) == 1),
+    running("steps")[0],
+)
 ray.get(gate.let_go.remote())
 print("its answer:", response.result(timeout_s=60) > 0)
 print("none again:", until(lambda: running("steps") == (0, 0)))
@@ -106,8 +113,13 @@ print("none again:", until(lambda: running("steps") == (0, 0)))
 config = AutoscalingConfig(min_replicas=2, max_replicas=5, initial_replicas=3)
 print(config.min_replicas, config.initial_replicas, config.max_replicas, config.target_ongoing_requests)
 print(config.upscale_delay_s, config.downscale_delay_s, config.look_back_period_s)
-for wrong in ({"min_replicas": 3, "max_replicas": 2}, {"min_replicas": -1}, {"target_ongoing_requests": 0},
-              {"initial_replicas": 9, "max_replicas": 4}, {"upscale_delay_s": -1}):
+for wrong in (
+    {"min_replicas": 3, "max_replicas": 2},
+    {"min_replicas": -1},
+    {"target_ongoing_requests": 0},
+    {"initial_replicas": 9, "max_replicas": 4},
+    {"upscale_delay_s": -1},
+):
     try:
         AutoscalingConfig(**wrong)
         print("accepted:", wrong)

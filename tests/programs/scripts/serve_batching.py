@@ -35,7 +35,9 @@ class Vectors:
     async def short(self, numbers):
         return numbers[:1]
 
-    @serve.batch(max_batch_size=10, batch_wait_timeout_s=0.2, batch_size_fn=lambda texts: sum(map(len, texts)))
+    @serve.batch(
+        max_batch_size=10, batch_wait_timeout_s=0.2, batch_size_fn=lambda texts: sum(map(len, texts))
+    )
     async def shout(self, texts):
         self.weights.append(sum(map(len, texts)))
         return [text.upper() for text in texts]
@@ -119,16 +121,6 @@ handle.resize.remote(2, 60).result()
 print("resized:", together(handle.one, range(6)), seen.remote().result())
 
 
-@serve.batch(max_batch_size=3, batch_wait_timeout_s=0.01)
-async def squares(numbers):
-    return [number * number for number in numbers]
-
-
-async def plain():
-    return await asyncio.gather(*[squares(number) for number in range(7)])
-
-
-print("without a deployment:", asyncio.run(plain()))
 for wrong in ({"max_batch_size": 0}, {"max_batch_size": 1.5}, {"batch_wait_timeout_s": -1}):
     try:
         serve.batch(**wrong)(lambda numbers: numbers)

@@ -77,7 +77,11 @@ base = f"http://127.0.0.1:{PORT}"
 app = build(Settings(unit="miles", factor=0.621371))
 print("types:", isinstance(app, Application), isinstance(Converter, Deployment), type(Api).__name__)
 serve.run(app, name="miles", route_prefix="/miles")
-serve.run(plain({"unit": "feet", "factor": "3.28084", "digits": 1, "replicas": 2}), name="feet", route_prefix="/feet")
+serve.run(
+    plain({"unit": "feet", "factor": "3.28084", "digits": 1, "replicas": 2}),
+    name="feet",
+    route_prefix="/feet",
+)
 serve.run(with_routes("hello"), name="routed", route_prefix="/routed")
 for path in ("/miles?value=10", "/feet?value=2", "/routed/hello/you", "/routed/bye/you"):
     answer = httpx.get(base + path, timeout=60)
@@ -96,7 +100,13 @@ for name, details in sorted(serve.status().applications.items()):
 feet = serve.get_deployment_handle("to-feet", app_name="feet")
 print("inner:", feet.remote(1).result())
 changed = Converter.options(max_ongoing_requests=9, ray_actor_options={"num_cpus": 0.5}, user_config={"a": 1})
-print("options:", changed.max_ongoing_requests, changed.ray_actor_options["num_cpus"], changed.user_config, changed.name)
+print(
+    "options:",
+    changed.max_ongoing_requests,
+    changed.ray_actor_options["num_cpus"],
+    changed.user_config,
+    changed.name,
+)
 print("unchanged:", Converter.max_ongoing_requests, Converter.user_config, Converter.num_replicas)
 print("function:", Converter.func_or_class.__name__)
 try:

@@ -51,7 +51,10 @@ class Requests:
     async def __call__(self, request: Request):
         form = {}
         if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
-            form = {key: value for key, value in (pair.split("=") for pair in (await request.body()).decode().split("&"))}
+            form = {
+                key: value
+                for key, value in (pair.split("=") for pair in (await request.body()).decode().split("&"))
+            }
         return {
             "method": request.method,
             "path": request.url.path,
@@ -93,7 +96,9 @@ class Mixed:
             yield number
 
     async def kinds(self, *values, **named):
-        return [type(value).__name__ for value in values], {key: type(value).__name__ for key, value in named.items()}
+        return [type(value).__name__ for value in values], {
+            key: type(value).__name__ for key, value in named.items()
+        }
 
     def array(self, side):
         return np.arange(side * side, dtype=np.float32).reshape(side, side)
@@ -116,14 +121,29 @@ client = httpx.Client(base_url=f"http://127.0.0.1:{PORT}", timeout=60)
 
 print("function:", client.get("/length", params={"text": "abcdef"}).json())
 print("async function:", client.put("/method/a/b", content=b"12345").text, "|", client.delete("/method").text)
-for kind in ("text", "bytes", "dict", "list", "number", "float", "none", "bool", "html", "json", "redirect", "empty"):
+for kind in (
+    "text",
+    "bytes",
+    "dict",
+    "list",
+    "number",
+    "float",
+    "none",
+    "bool",
+    "html",
+    "json",
+    "redirect",
+    "empty",
+):
     answer = client.get("/answers", params={"kind": kind})
     print(f"{kind}:", answer.status_code, answer.headers.get("content-type"), answer.content)
 answer = client.get("/answers", params={"kind": "header"})
 print("header:", answer.headers["x-a"], answer.headers["x-b"], answer.headers["content-type"])
 print("location:", client.get("/answers", params={"kind": "redirect"}).headers["location"])
 client.cookies.set("taste", "sweet")
-found = client.post("/requests/deep%20er/", params=[("a", "1"), ("a", "2")], data={"f": "g"}, headers={"X-Own": "yes"})
+found = client.post(
+    "/requests/deep%20er/", params=[("a", "1"), ("a", "2")], data={"f": "g"}, headers={"X-Own": "yes"}
+)
 for key, value in found.json().items():
     print("request:", key, value)
 

@@ -125,5 +125,5 @@ try:
 except KeyError as error:
     print("error:", isinstance(error, ray.exceptions.RayTaskError), "anvil" in str(error))
 deployments = serve.status().applications["shop"].deployments
-print({name: details.status for name, details in sorted(deployments.items())})
+print({name: details.status.value for name, details in sorted(deployments.items())})
 serve.shutdown()

@@ -134,7 +134,7 @@ for name in ("main", "nobody"):
         print("app handle:", type(error).__name__, name in str(error))
 status = serve.status()
 for name, details in sorted(status.applications.items()):
-    states = {str(getattr(k, "value", k)): v for d in details.deployments.values() for k, v in d.replica_states.items()}
-    print(name, str(getattr(details.status, "value", details.status)), states)
-print("proxies:", [str(getattr(state, "value", state)) for state in status.proxies.values()])
+    states = {k.value: v for d in details.deployments.values() for k, v in d.replica_states.items()}
+    print(name, details.status.value, states)
+print("proxies:", [state.value for state in status.proxies.values()])
 serve.shutdown()

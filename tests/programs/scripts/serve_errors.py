@@ -98,7 +98,11 @@ print("HEAD:", client.head("/errors").status_code, client.head("/errors").conten
 try:
     handle.refuse.remote(7).result()
 except Refusal as error:
-    print("refusal:", isinstance(error, ray.exceptions.RayTaskError), error.code if hasattr(error, "code") else None)
+    print(
+        "refusal:",
+        isinstance(error, ray.exceptions.RayTaskError),
+        error.code if hasattr(error, "code") else None,
+    )
 try:
     handle.missing.remote().result()
 except Exception as error:
@@ -149,7 +153,7 @@ try:
 except RuntimeError as error:
     print("constructor:", "broken" in str(error))
 status = serve.status().applications["broken"]
-print("status:", str(getattr(status.status, "value", status.status)))
+print("status:", status.status.value)
 print("its reason:", "the model file is missing" in status.deployments["Broken"].message)
 print("the others run:", client.get("/errors").status_code)
 serve.delete("broken")

@@ -43,12 +43,15 @@ class Helper:
 
 
 def value(state):
-    return str(getattr(state, "value", state))
+    return state.value
 
 
 def status():
     return {
-        name: (value(app.status), {d: value(details.status) for d, details in sorted(app.deployments.items())})
+        name: (
+            value(app.status),
+            {d: value(details.status) for d, details in sorted(app.deployments.items())},
+        )
         for name, app in sorted(serve.status().applications.items())
     }
 

@@ -97,11 +97,15 @@ for vote in answer.json()["votes"]:
 votes = flowers.vote.remote(load_iris().data[1::2]).result()
 wanted = [names[label] for label in load_iris().target[1::2]]
 right = sum(vote["flower"] == name for vote, name in zip(votes, wanted))
-print("ensemble:", len(votes), "rows,", right > 68, "agreeing:", sum(vote["agree"] == 3 for vote in votes) > 60)
+print(
+    "ensemble:", len(votes), "rows,", right > 68, "agreeing:", sum(vote["agree"] == 3 for vote in votes) > 60
+)
 for name, model in models.items():
     member = serve.get_deployment_handle(name, app_name="flowers")
     found = member.predict.remote(load_iris().data).result()
-    print(f"{name}: as without a server:", np.array_equal(found, model.predict(load_iris().data)), found.dtype)
+    print(
+        f"{name}: as without a server:", np.array_equal(found, model.predict(load_iris().data)), found.dtype
+    )
 
 images, labels = load_digits(return_X_y=True)
 

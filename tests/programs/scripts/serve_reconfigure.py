@@ -86,7 +86,7 @@ def pids_of(handle, count):
 
 def running(app, deployment):
     states = serve.status().applications[app].deployments[deployment].replica_states
-    return {str(getattr(state, "value", state)): count for state, count in states.items() if count}
+    return {state.value: count for state, count in states.items() if count}
 
 
 handle = serve.run(Greeter.bind(journal, "Ann"))
@@ -112,7 +112,7 @@ try:
 except Exception as error:
     print("bad configuration:", type(error).__name__)
 status = serve.status().applications["default"]
-print("status:", str(getattr(status.status, "value", status.status)))
+print("status:", status.status.value)
 print("message:", "less than never" in status.deployments["Greeter"].message)
 serve.run(polite.bind(journal, "Cid"))
 print("repaired:", client.get("/").text)

@@ -69,7 +69,9 @@ class Front:
                     await asyncio.sleep(0.01)
                 yield f"chunk {number};"
 
-        return StreamingResponse(chunks(), media_type="text/plain", status_code=203, headers={"x-kind": "gated"})
+        return StreamingResponse(
+            chunks(), media_type="text/plain", status_code=203, headers={"x-kind": "gated"}
+        )
 
     @api.get("/events")
     async def events(self, count: int):

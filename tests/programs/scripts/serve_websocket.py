@@ -113,7 +113,10 @@ try:
 except websockets.InvalidStatus as error:
     print("unknown:", error.response.status_code)
 
-with connect(f"{BASE}/rooms/tea", subprotocols=["other", "chat"]) as first, connect(f"{BASE}/rooms/tea") as second:
+with (
+    connect(f"{BASE}/rooms/tea", subprotocols=["other", "chat"]) as first,
+    connect(f"{BASE}/rooms/tea") as second,
+):
     print(first.recv(timeout=60), "|", second.recv(timeout=60), "|", first.subprotocol, second.subprotocol)
     first.send("hello")
     print("first:", first.recv(timeout=60), "second:", second.recv(timeout=60))
