@@ -22,6 +22,12 @@ class Prompt(BaseModel):
     factor: int = 1
 
 
+def png(image):
+    store = io.BytesIO()
+    image.save(store, "PNG")
+    return Response(store.getvalue(), media_type="image/png")
+
+
 @serve.deployment
 class Drawer:
     """Draws what it understands of a prompt; the background comes of its digest."""
@@ -75,12 +81,6 @@ class Studio:
     def inverted(self, prompt: Prompt):
         image = self.drawer.draw.remote(prompt.text, prompt.size)
         return {"type": type(image).__name__}
-
-
-def png(image):
-    store = io.BytesIO()
-    image.save(store, "PNG")
-    return Response(store.getvalue(), media_type="image/png")
 
 
 with socket.socket() as probe:

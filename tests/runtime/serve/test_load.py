@@ -5,59 +5,31 @@ SERVE_LOAD_ROUNDS=20 repeats each of the events so often under one load; by defa
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import importlib
 import os
 import signal
-import socket
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import httpx
 import psutil
 import pytest
 
 from tests.polling import eventually
+from tests.runtime.serve.echo import APP, Echo, deploy, serve, start
 from tests.runtime.serve.steady_load import Answer, SteadyLoad
-from tests.under_test import NAME, OWN
-
-serve: Any = importlib.import_module(f"{NAME}.serve")
+from tests.under_test import OWN
 
 ROUNDS = int(os.environ.get("SERVE_LOAD_ROUNDS", "1"))
 CLIENTS = 4
 ENOUGH = 5
 """Answers that are waited for where something goes on."""
-APP = "load"
 pytestmark = [pytest.mark.usefixtures("session"), pytest.mark.timeout(120 + 60 * ROUNDS)]
-
-
-@serve.deployment(
-    num_replicas=2, max_ongoing_requests=2, ray_actor_options={"num_cpus": 0.1}, user_config={"version": 0}
-)
-class Echo:
-    """Answers its number, who it is, and the version that it was told last."""
-
-    def __init__(self, version: int = 0) -> None:
-        self.version = version
-
-    def reconfigure(self, config: dict[str, int]) -> None:
-        self.version = config["version"] or self.version
-
-    async def __call__(self, request: Any) -> dict[str, int]:
-        await asyncio.sleep(0.01)
-        number = int(request.query_params["number"])
-        return {"number": number, "version": self.version, "pid": os.getpid()}
 
 
 @pytest.fixture(scope="module")
 def url(session: None) -> Iterator[str]:
     """Of the application, which each test deploys anew."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    serve.start(http_options={"host": "127.0.0.1", "port": port})
-    yield f"http://127.0.0.1:{port}/{APP}"
+    yield start()
     serve.shutdown()
 
 
@@ -69,10 +41,6 @@ def load(url: str) -> Iterator[SteadyLoad]:
         assert eventually(lambda: len(running.answers()) == 2), running.failed
         yield running
     serve.delete(APP)
-
-
-def deploy(deployment: Any, *arguments: int) -> None:
-    serve.run(deployment.bind(*arguments), name=APP, route_prefix=f"/{APP}")
 
 
 def goes_on(load: SteadyLoad) -> bool:
