@@ -98,7 +98,7 @@ def apps(serve: Any, model: Path) -> dict[str, Callable[..., Any]]:
             return [str(label) for label in self.model.predict(np.array(rows))]
 
         async def __call__(self, request: Any) -> Any:
-            return await self.predict(await request.json())  # type: ignore[arg-type]  # one row: `batch`
+            return await self.predict(await request.json())
 
     @serve.deployment(**OPTIONS)
     class Who:

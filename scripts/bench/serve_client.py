@@ -68,7 +68,8 @@ def parse(data: bytes | bytearray) -> tuple[int, bytes, bool] | None:
 
 def _joined(rest: bytes) -> bytes:
     """The body of chunks."""
-    parts, at = [], 0
+    parts: list[bytes] = []
+    at = 0
     while True:
         line = rest.index(b"\r\n", at)
         size = int(rest[at:line], 16)
@@ -305,7 +306,8 @@ class Many:
 
 
 def main() -> None:
-    job = json.loads(sys.stdin.buffer.raw.readline())  # type: ignore[attr-defined]  # no more than the line
+    with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as lines:  # reads no more than the line
+        job = json.loads(lines.readline())
     expected: list[bytes | None]
     if size := job.get("body_bytes"):
         body = os.urandom(4096) * (size // 4096)

@@ -64,8 +64,7 @@ class Worker:
 
 def running(app, deployment="Worker"):
     states = serve.status().applications[app].deployments[deployment].replica_states
-    counts = {state.value: count for state, count in states.items() if count}
-    return counts.get("RUNNING", 0), sum(counts.values())
+    return states.get("RUNNING", 0), sum(states.values())
 
 
 def until(condition, timeout_s=90):

@@ -134,7 +134,7 @@ for name in ("main", "nobody"):
         print("app handle:", type(error).__name__, name in str(error))
 status = serve.status()
 for name, details in sorted(status.applications.items()):
-    states = {k.value: v for d in details.deployments.values() for k, v in d.replica_states.items()}
+    states = {key: dict(each.replica_states) for key, each in sorted(details.deployments.items())}
     print(name, details.status.value, states)
 print("proxies:", [state.value for state in status.proxies.values()])
 serve.shutdown()

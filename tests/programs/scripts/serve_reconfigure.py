@@ -86,7 +86,7 @@ def pids_of(handle, count):
 
 def running(app, deployment):
     states = serve.status().applications[app].deployments[deployment].replica_states
-    return {state.value: count for state, count in states.items() if count}
+    return {state: count for state, count in states.items() if count}
 
 
 handle = serve.run(Greeter.bind(journal, "Ann"))
