@@ -121,7 +121,7 @@ response = front.through.remote("b")
 print("b:", wrote("b, below begins"))
 response.cancel()
 print("b:", wrote("b cancelled"), wrote("b, below cancelled"))
-print("bounded:", front.bounded.remote("c").result(), wrote("c cancelled"))
+print("bounded:", front.bounded.remote("c").result(), wrote("c begins"))
 
 stream = slow.options(stream=True).stream.remote("d")
 print("stream:", [next(stream) for _ in range(3)])

@@ -93,7 +93,7 @@ class Other:
 with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
     PORT = probe.getsockname()[1]
-ray.init(num_cpus=8, log_to_driver=False)
+ray.init(num_cpus=16, log_to_driver=False)
 serve.start(http_options={"host": "127.0.0.1", "port": PORT})
 serve.run(Outer.bind(Inner.bind("red")), name="main", route_prefix="/main")
 serve.run(Other.bind(), name="other", route_prefix="/main/other")

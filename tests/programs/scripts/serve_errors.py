@@ -79,7 +79,7 @@ class Mortal:
 with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
     PORT = probe.getsockname()[1]
-ray.init(num_cpus=8, log_to_driver=False)
+ray.init(num_cpus=16, log_to_driver=False)
 serve.start(http_options={"host": "127.0.0.1", "port": PORT})
 base = f"http://127.0.0.1:{PORT}"
 client = httpx.Client(base_url=base, timeout=60)

@@ -46,9 +46,9 @@ class Greeter:
         self.journal.write.remote("gone")
 
 
-@serve.deployment(version="1")
+@serve.deployment
 class Fixed:
-    """The version says that nothing has changed, so replicas stay when only options do."""
+    """Its code never changes, so its replica stays when options do."""
 
     def __init__(self):
         self.config = "none"
@@ -63,7 +63,7 @@ class Fixed:
 with socket.socket() as probe:
     probe.bind(("127.0.0.1", 0))
     PORT = probe.getsockname()[1]
-ray.init(num_cpus=8, log_to_driver=False)
+ray.init(num_cpus=16, log_to_driver=False)
 serve.start(http_options={"host": "127.0.0.1", "port": PORT})
 journal = Journal.remote()
 client = httpx.Client(base_url=f"http://127.0.0.1:{PORT}", timeout=60)

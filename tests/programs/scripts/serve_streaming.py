@@ -168,6 +168,6 @@ print("several:", [list(each) for each in many])
 not_streaming = serve.get_deployment_handle("Words", app_name="streams")
 try:
     print(not_streaming.words.remote("a b").result(timeout_s=30))
-except Exception as error:
-    print("without stream=True:", type(error).__name__)
+except TypeError as error:
+    print("without stream=True:", isinstance(error, ray.exceptions.RayTaskError))
 serve.shutdown()
