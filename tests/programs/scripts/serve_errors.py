@@ -186,5 +186,5 @@ for wrong in ({"max_ongoing_requests": 0}, {"num_replicas": 0}, {"num_replicas":
         serve.deployment(**wrong)(lambda: None)
         print("accepted:", wrong)
     except (TypeError, ValueError) as error:
-        print("refused:", wrong, type(error).__name__)
+        print("refused:", wrong, "ValueError" if isinstance(error, ValueError) else "TypeError")
 serve.shutdown()
