@@ -92,7 +92,7 @@ try:
 except ValidationError as error:
     print("wrong argument:", [each["loc"] for each in error.errors()])
 try:
-    Converter(1.0)
+    Converter()
 except RuntimeError:
     print("refused: called in place of bound")
 for name, details in sorted(serve.status().applications.items()):
