@@ -14,6 +14,7 @@ import msgspec
 from cloudpickle.cloudpickle import _DYNAMIC_CLASS_TRACKER_BY_CLASS
 
 from runtime import cloudpickle
+from runtime.serve._build_sources import sources
 from runtime.serve._core.specs import ApplicationSpec, DeploymentSpec
 from runtime.serve.deployment import Application, Deployment
 
@@ -189,19 +190,16 @@ def _spec(
 def _identity(wrapped: Any, code: bytes) -> bytes:
     """What changes with the code, and is the same in each process that builds it.
 
-    A pickle is not: it has sets in the order of this process. So for a class or function at the top level of a module,
-    the source of the module and its name are taken.
+    A pickle is not: it has sets in the order of this process, and it names what modules have. So of a class or function
+    at the top level of a module, the sources of the module and of those that it uses are taken.
     """
     module = sys.modules.get(getattr(wrapped, "__module__", None) or "")
-    file = getattr(module, "__file__", None)
     name = getattr(wrapped, "__qualname__", "")
-    if file and name and "<locals>" not in name and getattr(module, "__name__", "") != "__main__":
-        try:
-            with open(file, "rb") as source:
-                return b"\0".join((wrapped.__module__.encode(), name.encode(), source.read()))
-        except OSError:
-            pass  # it is in an archive, or was removed
-    return _same_everywhere(code)
+    found = sources(module) if module is not None else {}
+    texts = b"\0".join(each.encode() + b"\0" + text for each, text in sorted(found.items()))
+    if module is not None and module.__name__ in found and name and "<locals>" not in name:
+        return texts + b"\0" + name.encode()
+    return texts + b"\0" + _same_everywhere(code)
 
 
 def _same_everywhere(pickled: bytes) -> bytes:
