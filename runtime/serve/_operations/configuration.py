@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,6 +18,7 @@ def built_config(import_paths: Sequence[str], services: Sequence[str], reflects:
     Raises:
         ImportError: there is none at an import path.
         TypeError: what is there is no application.
+        ValueError: an option of a deployment has no form in JSON.
     """
     applications = []
     for index, path in enumerate(import_paths):
@@ -70,7 +70,7 @@ def _json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_json(each) for each in value]
     if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
+        raise ValueError("A configuration cannot have a user_config of bytes: use JSON.")
     if callable(value):
         return f"{value.__module__}:{value.__qualname__}"
     return getattr(value, "value", value)
