@@ -60,8 +60,7 @@ class Measures:
         for key, latencies in gathered.items():
             tags = dict(zip(_TAGS, key, strict=True))
             self._requests.inc(len(latencies), tags)
-            for latency in latencies:
-                self._latency.observe(latency, tags)
+            self._latency._observe_all(latencies, tags)
             route, method, application, status = key
             if is_failure(status):
                 self._errors.inc(

@@ -45,8 +45,7 @@ class Measures:
         for route, latencies in gathered.items():
             tags = {"route": route}
             self._requests.inc(len(latencies), tags)
-            for latency in latencies:
-                self._latency.observe(latency, tags)
+            self._latency._observe_all(latencies, tags)
         failed, self._failed = self._failed, {}
         for (route, kind), count in failed.items():
             self._errors.inc(count, {"route": route, "exception_type": kind})

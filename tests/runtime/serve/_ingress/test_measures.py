@@ -23,6 +23,10 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, float, dic
         def record(self, kind: str, name: str, _: str, __: Any, value: float, tags: Any) -> None:
             found.append((kind, name, value, dict(tags)))
 
+        def count_all(self, name: str, _: str, __: Any, values: list[float], tags: Any) -> None:
+            for value in values:
+                self.record("histogram", name, _, __, value, tags)
+
     monkeypatch.setattr(metrics, "metrics", Recorder())
     return found
 
