@@ -85,6 +85,7 @@ def test_other_options_are_applied_in_place(port: int) -> None:
     found = (details().applications or {})["a"]
     assert found.deployed_app_config.deployments[0].num_replicas == 2
     assert found.deployments["Greeter"].deployment_config.max_ongoing_requests == 3
+    assert details()._get_status().applications["a"].deployments["Greeter"].replica_states == {"RUNNING": 2}
 
 
 def test_applications_that_are_not_named_are_deleted(port: int) -> None:
