@@ -30,7 +30,7 @@ from runtime.serve._controller.building import (
 from runtime.serve._controller.engine import ServeEngine, forget_everything, recovered
 from runtime.serve._core import requests
 from runtime.serve._core.controller import ServeController
-from runtime.serve._core.published import Demand, Load
+from runtime.serve._core.published import CONTROLLER, Demand, Load
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve._core.world import World
 
@@ -63,6 +63,15 @@ class ServeControllerActor:
         )
         engine = ServeEngine(options.preload)
         self._loop = Loop(ServeController(world, recovered()), engine, "serve controller", STALL_S)
+        context = runtime.get_runtime_context()
+        self._facts = {
+            "node_id": context.get_node_id(),
+            "node_ip": runtime.util.get_node_ip_address(),
+            "actor_id": context.get_actor_id(),
+            "actor_name": CONTROLLER,
+            "worker_id": context.get_worker_id(),
+            "pid": os.getpid(),
+        }
         self._building: asyncio.Future[None] | None = None
         threading.Thread(target=self._run, name="serve controller", daemon=True).start()
         if kept_config() is not None:
@@ -141,7 +150,7 @@ class ServeControllerActor:
 
     async def details(self) -> dict[str, Any]:
         """See `view.details`."""
-        return {**(await self._ask(requests.Look())), "controller_info": {"pid": os.getpid()}}
+        return {**(await self._ask(requests.Look())), "controller_info": self._facts}
 
     async def find(self, app: str, deployment: str = "") -> str | None:
         """See `requests.Find`."""

@@ -460,7 +460,7 @@ class ServeController:
             if app.state.status is ApplicationStatus.DEPLOY_FAILED:
                 message = f"Deploying application {spec.name!r} failed: {app.state.message}"
                 return Reply(number, error=DeployFailed(message))
-            ready = ready and app.state.status is ApplicationStatus.RUNNING
+            ready = ready and app.state.status is ApplicationStatus.RUNNING and not app.leaving
         if not ready and self.ingresses.failure:
             return Reply(number, error=DeployFailed(self.ingresses.failure))
         return Reply(number) if ready else None

@@ -96,6 +96,7 @@ def test_applications_that_are_not_named_are_deleted(port: int) -> None:
     eventually(lambda: status("c") == "RUNNING" and not status("a") and not status("b"))
     assert get(port, "/a") == (200, "hello")
     assert details(api_type="imperative").applications == {}
+    assert details().controller_info.actor_name == "SERVE_CONTROLLER_ACTOR"
     assert set(details(api_type="declarative").applications or {}) == {"c"}
 
 
