@@ -71,7 +71,9 @@ class TransformersEngine:
     def _tokens(self, request: Request) -> list[int]:
         if request.model is not None or request.images is not None:
             raise ValueError("the engine takes text only, and no adapters: leave `model` and `image` out.")
-        tokens = self._loaded.tokenizer(request.prompt)["input_ids"] if request.tokens is None else request.tokens
+        tokens = (
+            self._loaded.tokenizer(request.prompt)["input_ids"] if request.tokens is None else request.tokens
+        )
         if not tokens:
             raise ValueError("the prompt is empty.")
         return list(tokens)

@@ -18,7 +18,12 @@ class TransformersModel:
     """
 
     def __init__(
-        self, source: str, generates: bool, options: Mapping[str, Any], user: str, tokenizer: str | None = None
+        self,
+        source: str,
+        generates: bool,
+        options: Mapping[str, Any],
+        user: str,
+        tokenizer: str | None = None,
     ) -> None:
         """Loads the model.
 

@@ -25,7 +25,9 @@ def _opened(url: str) -> tuple[Any, str]:
     try:
         import fsspec
     except ImportError as error:
-        raise ImportError(f"{url} needs the package fsspec: pip install 'clusterctl[llm]' ({error}).") from error
+        raise ImportError(
+            f"{url} needs the package fsspec: pip install 'clusterctl[llm]' ({error})."
+        ) from error
     filesystem, path = fsspec.core.url_to_fs(url)
     return filesystem, path
 

@@ -61,4 +61,6 @@ class TextStream:
 
 def _overlap(text: str, stop: str) -> int:
     """How many characters at the end of the text may be the beginning of the stop sequence."""
-    return next((size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0)
+    return next(
+        (size for size in range(min(len(text), len(stop) - 1), 0, -1) if text.endswith(stop[:size])), 0
+    )

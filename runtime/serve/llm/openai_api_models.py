@@ -159,6 +159,8 @@ def refuse(request: _Request) -> None:
             "tools": bool(request.tools) and request.tool_choice != "none",
             "response_format": kind != "text",
         }
+    elif isinstance(request, EmbeddingRequest):
+        unsupported = {"dimensions": request.dimensions is not None}
     for name, is_used in unsupported.items():
         if is_used:
             raise OpenAIHTTPException(400, f"'{name}' is not supported by this server.", param=name)

@@ -105,7 +105,9 @@ class Batch:
     def _new_cache(self) -> Any:
         from transformers import DynamicCache
 
-        return DynamicCache()  # without a model's settings it keeps all tokens of layers with a sliding window, too
+        return (
+            DynamicCache()
+        )  # without a model's settings it keeps all tokens of layers with a sliding window, too
 
     def _joined(self, one: Any, other: Any, width: int) -> Any:
         cache = self._new_cache()
@@ -137,7 +139,9 @@ def check_cache(loaded: TransformersModel) -> None:
     cache = batch._new_cache()
     ids = loaded.torch.tensor([[loaded.pad, loaded.pad]], device=loaded.device)
     try:
-        batch._forward(ids, loaded.torch.ones_like(ids), loaded.torch.tensor([[0, 1]], device=loaded.device), cache)
+        batch._forward(
+            ids, loaded.torch.ones_like(ids), loaded.torch.tensor([[0, 1]], device=loaded.device), cache
+        )
         kept = {tuple(layer.keys.shape[::2]) for layer in cache.layers}
     except (AttributeError, TypeError) as error:
         raise ValueError(f"{_refusal(loaded)} ({error}).") from error

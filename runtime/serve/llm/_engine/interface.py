@@ -115,5 +115,5 @@ class Engine(Protocol):
     async def check_health(self) -> None:
         """Raises if the engine cannot serve requests."""
 
-    async def close(self) -> None:
-        """Ends all requests and frees the model."""
+    def close(self) -> None:
+        """Ends all requests and frees the model. From any thread; a second call does nothing."""

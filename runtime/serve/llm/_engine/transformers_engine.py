@@ -23,6 +23,9 @@ log = logging.getLogger(__name__)
 MAX_NUM_SEQS = 32
 """Default of `max_num_seqs`: how many requests run at a time; further ones wait."""
 
+CLOSE_S = 5.0
+"""How long `close` waits for a step to end. The thread ends by itself after a longer one."""
+
 
 class _Request:
     """A request, shared by the event loop, which reads `tokens`, and the engine's thread, which runs it."""
@@ -166,13 +169,13 @@ class TransformersEngine:
         if self._broken is not None:
             raise RuntimeError(f"The model failed in its last step: {self._broken!r}") from self._broken
 
-    async def close(self) -> None:
-        """See `interface.Engine`."""
+    def close(self) -> None:
+        """See `interface.Engine`. Waits for the step that runs."""
         with self._wake:
             self._closing = True
             self._wake.notify()
         if self._thread is not None:
-            await asyncio.to_thread(self._thread.join)  # it ends after the step that runs
+            self._thread.join(CLOSE_S)
 
     def _refuse_closed(self) -> None:
         if self._closing or self._thread is None:

@@ -97,9 +97,7 @@ class VllmEngine:
     async def _embedding(self, prompt: Sequence[int]) -> Any:
         params = self._vllm.PoolingParams(task="embed")
         last: Any = None
-        async for output in self._engine.encode(
-            {"prompt_token_ids": list(prompt)}, params, uuid.uuid4().hex
-        ):
+        async for output in self._engine.encode({"prompt_token_ids": list(prompt)}, params, uuid.uuid4().hex):
             last = output
         if last is None:
             raise RuntimeError("vLLM ended a request without an output.")
@@ -130,7 +128,7 @@ class VllmEngine:
         """Raises vLLM's error, if its engine is dead."""
         await self._engine.check_health()
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """See `interface.Engine`."""
         if self._engine is not None:
             self._engine.shutdown()
