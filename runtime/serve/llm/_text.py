@@ -8,7 +8,7 @@ _INCOMPLETE = "\ufffd"
 
 
 class TextStream:
-    """The text of one answer. It gives out only what stays: no half characters, nothing that may become a stop sequence.
+    """The text of one answer. It gives out only what is certain: no half characters, no beginnings of stop sequences.
 
     Args:
         decode: the text of tokens.

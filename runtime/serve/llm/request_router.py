@@ -27,7 +27,7 @@ class PrefixCacheAffinityRouter(LocalityMixin, MultiplexMixin, RequestRouter):
     sent itself.
     """
 
-    def initialize_state(
+    def initialize_state(  # type: ignore[override]
         self,
         imbalanced_threshold: float | None = math.inf,
         match_rate_threshold: float | None = 0.1,

@@ -193,7 +193,6 @@ class LLMServer:
                 return
             async for packet in answer.events(pieces, request.includes_usage):
                 yield packet
-        del adapter
 
     def _answered(self, request: Any, job: Job) -> tuple[str, Any, int, int]:
         count = sum(map(len, job.prompts))

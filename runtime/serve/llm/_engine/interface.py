@@ -63,12 +63,14 @@ class Engine(Protocol):
     """A model in a replica. All methods are called on one event loop.
 
     Attributes:
-        tokenizer: of the `transformers` library.
         max_model_len: tokens of a prompt and its answer together; None: unknown.
     """
 
-    tokenizer: Any
     max_model_len: int | None
+
+    @property
+    def tokenizer(self) -> Any:
+        """Of the `transformers` library, once the engine was started."""
 
     def __init__(self, llm_config: LLMConfig) -> None:
         """Does not load anything yet."""
