@@ -479,8 +479,8 @@ SERVE_LOG_ENCODING = _serving.text(
 )
 SERVE_SYNC_IN_THREADS = _serving.flag(
     "RAY_SERVE_RUN_SYNC_IN_THREADPOOL",
-    "Sync methods of a replica run at the same time, on up to max_ongoing_requests threads, instead of in turn.",
-    default=False,
+    "Sync methods of a replica run at the same time, on up to max_ongoing_requests threads; with 0 one after the other.",
+    default=True,
 )
 
 OF_PROGRAMS: tuple[Section, ...] = (_finding, _program, _workers, _environments, _files)

@@ -65,6 +65,13 @@ SECTIONS = {
         "the priority of others (`RAY_worker_niceness=0`). TPE, no-op trials and ASHA are stopped after 45 s: rates "
         "are of what has finished. Bold: below the floor, or over the limit.",
     ),
+    "serve": (
+        "Serving",
+        "Applications on one node with two CPUs through this engine, Ray Serve and, where it stands beside them, "
+        "uvicorn with Starlette or FastAPI. Load comes from a process of its own on the same machine; every answer is "
+        "checked. Ray's workers run at the priority of others (`RAY_worker_niceness=0`). Bold: below the floor, or "
+        "over the limit.",
+    ),
     "warm_workers": (
         "Warm workers",
         "Actors that need a large module, which each imports itself, or which their node has preloaded "

@@ -59,7 +59,7 @@ class StoreWatch:
             self._sample()
 
     def _search(self) -> None:
-        for pid in _marked():
+        for pid in marked():
             try:
                 with open(f"/proc/{pid}/io") as file:
                     self._written[pid] = int(file.read().split("\nwrite_bytes: ")[1].split()[0])
@@ -85,7 +85,7 @@ class StoreWatch:
         self.peak_bytes = max(self.peak_bytes, total)
 
 
-def _marked() -> set[int]:
+def marked() -> set[int]:
     """This process, its descendants, and all that inherited its mark."""
     found = set(with_descendants(os.getpid()))
     text = f"{_MARK}={os.environ[_MARK]}".encode()
@@ -101,7 +101,7 @@ def _marked() -> set[int]:
 
 def memory_bytes() -> int:
     """What the marked processes use now, without this one."""
-    return pss_bytes(_marked() - {os.getpid()})
+    return pss_bytes(marked() - {os.getpid()})
 
 
 class MemoryWatch:

@@ -15,7 +15,19 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 SCRIPTS = pathlib.Path(__file__).parent / "scripts"
-OPTIONAL = ("PIL", "optuna", "pandas", "pyarrow", "sklearn", "torch")
+OPTIONAL = (
+    "PIL",
+    "fastapi",
+    "httpx",
+    "optuna",
+    "pandas",
+    "pyarrow",
+    "sklearn",
+    "starlette",
+    "torch",
+    "websockets",
+    "xgboost",
+)
 
 
 def needs(program: pathlib.Path) -> list[str]:
@@ -40,3 +52,4 @@ def test_every_program_has_its_output() -> None:
     assert {path.stem for path in SCRIPTS.glob("*.out")} == programs
     assert len(programs) >= 90
     assert sum(name.startswith("data_") for name in programs) >= 20
+    assert sum(name.startswith("serve_") for name in programs) >= 12

@@ -44,6 +44,10 @@ SMALL = {
     "tune": ["tune.py", "--only", "killed", "--scale", "0.01"],
     "tune simulated": ["tune.py", "--only", "simulated", "--scale", "0.001"],
     "tune anchors": ["tune.py", "--only", "no-op", "--scale", "0.01", "--module", "anchors"],
+    "serve": ["serve.py", "--only", "no-op", "--rounds", "1", "--seconds", "0.05"],
+    "serve anchors": [
+        "serve.py", "--only", "a chain of two", "--rounds", "1", "--seconds", "0.05", "--module", "anchors",
+    ],
     "warm workers": ["warm_workers.py", "--module", "decimal", "--rounds", "1"],
     "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
     "rest launched": [
@@ -79,6 +83,7 @@ def test_a_benchmark_prints_its_line(command: list[str], tmp_path: pathlib.Path)
 
 BY_HAND = {
     "remote_driver": "wants a head that runs already, of ours or of Ray",
+    "serve_client": "the load generator of the benchmark of serve",
     "tune_study": "the driver that the benchmark of tune kills",
 }
 

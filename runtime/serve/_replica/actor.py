@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import runtime
 from runtime import cloudpickle
@@ -122,12 +122,12 @@ class Replica:
         else:
             self._on_loop(check.function(), self._options.health_check_timeout_s)
 
-    def drain(self, timeout_s: float) -> int:
+    def drain(self, timeout_s: float) -> NoReturn:
         """Takes back all slots, waits for the requests that run, at most until `timeout_s` is over, and cancels the
-        others. Then runs the user's `__del__`. Returns how many requests were cancelled."""
-        if self._service is None:
-            return 0
-        return self._on_loop(self._drain(timeout_s))
+        others. Then runs the user's `__del__` and ends the process, with everything sent that this has started."""
+        if self._service is not None:
+            self._on_loop(self._drain(timeout_s))
+        runtime.actor.exit_actor()
 
     # ------------------------------------------------------------ on the event loop
 
@@ -245,10 +245,12 @@ class Replica:
         ):
             await self._user.reconfigure(options.user_config, self._replica_rank())
 
-    async def _drain(self, timeout_s: float) -> int:
+    async def _drain(self, timeout_s: float) -> None:
         assert self._service is not None
         assert self._user is not None
         left = await self._service.drain(timeout_s)
+        if left:
+            logger.warning("%d requests were cancelled, as the replica stops.", left)
         for poll in self._polls:
             poll.cancel()
         try:
@@ -257,7 +259,6 @@ class Replica:
             logger.exception("The end of the replica's code failed.")
         self._service.close()
         self._service.threads.close()
-        return left
 
     async def _poll_routing(self, service: Service, user: UserCode) -> None:
         while True:

@@ -50,6 +50,10 @@ def _plain(function: Any) -> Any:
     return getattr(type(function), "__call__", function)  # noqa: B004 -- an instance with `__call__`
 
 
+_ended: list[Any] = []
+"""Objects whose `__del__` has run: they stay, so that the end of the process does not run it again."""
+
+
 class UserCode:
     """The code of one replica. `instance` is None until it is constructed.
 
@@ -171,6 +175,7 @@ class UserCode:
         if self.instance is None or self._ended:
             return
         self._ended = True
+        _ended.append(self.instance)
         try:
             if self.app is not None:
                 await self.app.stop()

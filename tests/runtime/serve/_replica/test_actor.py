@@ -104,7 +104,8 @@ def test_a_replica_lives_as_the_controller_says(tmp_path):
         await caller.call("fall_ill")
         with pytest.raises(RuntimeError, match="not well"):
             await actor.check_health.remote()
-        assert await actor.drain.remote(5) == 0
+        with pytest.raises(exceptions.ActorDiedError):
+            await actor.drain.remote(5)
         await asyncio.wait_for(caller.lost, 10)
 
     asyncio.run(use())

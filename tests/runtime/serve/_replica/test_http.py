@@ -355,7 +355,7 @@ def test_unavailable_deployments_and_too_many_requests_are_told_to_the_client():
     asyncio.run(main())
 
 
-def test_the_threads_of_sync_code(monkeypatch):
+def test_sync_code_runs_on_several_threads():
     import threading
 
     barrier = threading.Barrier(2, timeout=10)
@@ -365,9 +365,30 @@ def test_the_threads_of_sync_code(monkeypatch):
         return "both"
 
     async def main():
-        monkeypatch.setenv("RAY_SERVE_RUN_SYNC_IN_THREADPOOL", "1")
         async with serving(answer) as (_, caller):
             numbers = [await caller.begin_http() for _ in range(2)]
             assert [(await caller.response(number))[2] for number in numbers] == [b"both", b"both"]
+
+    asyncio.run(main())
+
+
+def test_sync_code_may_run_one_after_the_other(monkeypatch):
+    import threading
+    import time
+
+    lock = threading.Lock()
+
+    def answer(request):
+        alone = lock.acquire(blocking=False)
+        time.sleep(0.02)
+        if alone:
+            lock.release()
+        return "alone" if alone else "together"
+
+    async def main():
+        monkeypatch.setenv("RAY_SERVE_RUN_SYNC_IN_THREADPOOL", "0")
+        async with serving(answer) as (_, caller):
+            numbers = [await caller.begin_http() for _ in range(3)]
+            assert [(await caller.response(number))[2] for number in numbers] == [b"alone"] * 3
 
     asyncio.run(main())
