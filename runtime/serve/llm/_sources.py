@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import logging
 import os
+import shutil
 import tempfile
 import threading
 from typing import Any
 
 log = logging.getLogger(__name__)
 
-_CACHE = "serve-llm"
 ADAPTER_FILE = "adapter_config.json"
 _turn = threading.Lock()
+
+
+@functools.cache
+def _copies() -> str:
+    """The folder of this process's copies. It is removed at the end."""
+    folder = tempfile.mkdtemp(prefix="serve-llm-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def is_remote(path: str) -> bool:
@@ -42,25 +52,25 @@ def fetched(path: str, tries: int = 3) -> str:
     if not is_remote(path):
         return path
     name = hashlib.sha256(path.encode()).hexdigest()[:32]
-    folder = os.path.join(tempfile.gettempdir(), f"{_CACHE}-{os.getuid()}-{os.getpid()}", name)
     with _turn:
+        folder = os.path.join(_copies(), name)
         if os.path.exists(folder):
             return folder
         filesystem, inside = _opened(path)
         if not filesystem.isdir(inside):
             raise FileNotFoundError(f"There is no folder {path}.")
         for attempt in range(1, tries + 1):
-            with tempfile.TemporaryDirectory(prefix=_CACHE) as part:
-                try:
-                    filesystem.get(inside.rstrip("/") + "/", part + "/new/", recursive=True)
-                except OSError as error:
-                    if attempt == tries:
-                        raise
-                    log.warning("Copying %s failed, attempt %d of %d: %s", path, attempt, tries, error)
-                    continue
-                os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
-                os.rename(os.path.join(part, "new"), folder)
-                return folder
+            part = tempfile.mkdtemp(dir=_copies())
+            try:
+                filesystem.get(inside.rstrip("/") + "/", part + "/", recursive=True)
+            except OSError as error:
+                shutil.rmtree(part, ignore_errors=True)
+                if attempt == tries:
+                    raise
+                log.warning("Copying %s failed, attempt %d of %d: %s", path, attempt, tries, error)
+                continue
+            os.rename(part, folder)
+            return folder
     raise AssertionError("unreachable")
 
 

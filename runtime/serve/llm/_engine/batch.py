@@ -143,7 +143,7 @@ def check_cache(loaded: TransformersModel) -> None:
             ids, loaded.torch.ones_like(ids), loaded.torch.tensor([[0, 1]], device=loaded.device), cache
         )
         kept = {tuple(layer.keys.shape[::2]) for layer in cache.layers}
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, LookupError, TypeError) as error:
         raise ValueError(f"{_refusal(loaded)} ({error}).") from error
     if kept != {(1, 2)}:
         raise ValueError(f"{_refusal(loaded)}.")

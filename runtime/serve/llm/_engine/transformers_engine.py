@@ -59,7 +59,7 @@ class TransformersEngine:
         self._waiting: deque[_Request] = deque()  # as many as the replica has slots
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._batches: dict[str | None, Batch] = {}
-        self._has_adapters = False
+        self._adapters: Any = None  # peft's view of the model, once it has had an adapter
         self._closing = False
         self._broken: BaseException | None = None
 
@@ -135,13 +135,18 @@ class TransformersEngine:
     async def load_lora(self, name: str, path: str) -> None:
         """See `interface.Engine`. Needs peft."""
         try:
-            import peft  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+            import peft  # type: ignore[import-not-found,unused-ignore]
         except ImportError as error:
             raise ImportError(f"LoRA adapters need the package peft: pip install peft ({error}).") from error
 
         def load() -> None:
-            self._model.model.load_adapter(path, adapter_name=name)
-            self._has_adapters = True
+            if self._adapters is None:
+                # Changes the model's layers; it is still called itself.
+                self._adapters = peft.PeftModel.from_pretrained(
+                    self._model.model, path, adapter_name=name
+                ).eval()
+            else:
+                self._adapters.load_adapter(path, adapter_name=name)
 
         await self._on_thread(load)
 
@@ -150,8 +155,7 @@ class TransformersEngine:
 
         def unload() -> None:
             self._batches.pop(name, None)
-            self._model.model.delete_adapter(name)
-            self._has_adapters = bool(getattr(self._model.model, "peft_config", None))
+            self._adapters.delete_adapter(name)
 
         with self._wake:
             if not self._closing:
@@ -279,12 +283,11 @@ class TransformersEngine:
         return made
 
     def _use(self, adapter: str | None) -> None:
-        model = self._model.model
         if adapter is not None:
-            model.set_adapter(adapter)
-            model.enable_adapters()
-        elif self._has_adapters:
-            model.disable_adapters()
+            self._adapters.set_adapter(adapter)
+            self._adapters.base_model.enable_adapter_layers()
+        elif self._adapters is not None:
+            self._adapters.base_model.disable_adapter_layers()
 
     def _tell(self, told: list[tuple[_Request, Token | BaseException]]) -> None:
         if not told:
