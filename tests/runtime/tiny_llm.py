@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import tokenizers
-import torch
-import transformers
-
 TEXT = "the cat sat on the mat, and the dog ran after the cat"
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}{% endfor %}"
@@ -14,7 +10,11 @@ TEMPLATE = (
 
 
 def save_tiny_llm(path: str, positions: int = 64) -> None:
-    """Saves the model in a folder. Its end token is 2."""
+    """Saves the model in a folder. Its end token is 2. Needs torch and transformers."""
+    import tokenizers
+    import torch
+    import transformers
+
     bpe = tokenizers.Tokenizer(tokenizers.models.BPE(unk_token="<unk>"))
     bpe.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     bpe.decoder = tokenizers.decoders.ByteLevel()

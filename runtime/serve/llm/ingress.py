@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, NoReturn
 
@@ -14,6 +13,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from runtime._system import settings
 from runtime.serve.asgi import BUILD_METHOD
 from runtime.serve.asgi import ingress as serve_ingress
 from runtime.serve.context import current_request
@@ -38,10 +38,6 @@ __all__ = ["DEFAULT_ENDPOINTS", "OpenAiIngress", "make_fastapi_ingress"]
 log = logging.getLogger("ray.serve")
 
 MAX_ONGOING_REQUESTS = 1000
-TIMEOUT_ENV = "RAY_SERVE_LLM_ROUTER_HTTP_TIMEOUT"
-TIMEOUT_S = 600.0
-"""How long a request waits for its response, or for the first part of it; 408 after that."""
-
 Route = Callable[[Any], Any]
 DEFAULT_ENDPOINTS: dict[str, Callable[[FastAPI], Route]] = {
     "models": lambda app: app.get("/v1/models", response_model=ModelList),
@@ -80,7 +76,7 @@ class OpenAiIngress:
         self._handles = {model: handle.options(stream=True) for model, handle in llm_deployments.items()}
         self._model_cards = dict(model_cards)
         self._lora_paths = {model: path for model, path in (lora_paths or {}).items() if path}
-        self._timeout_s = float(os.environ.get(TIMEOUT_ENV, TIMEOUT_S))
+        self._timeout_s = settings.SERVE_LLM_TIMEOUT_S.get()
 
     async def check_health(self) -> None:
         """It is healthy as long as it answers."""

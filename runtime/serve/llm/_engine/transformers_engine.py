@@ -135,7 +135,7 @@ class TransformersEngine:
     async def load_lora(self, name: str, path: str) -> None:
         """See `interface.Engine`. Needs peft."""
         try:
-            import peft  # type: ignore[import-not-found,unused-ignore]
+            import peft
         except ImportError as error:
             raise ImportError(f"LoRA adapters need the package peft: pip install peft ({error}).") from error
 
@@ -221,7 +221,8 @@ class TransformersEngine:
         running = [row.key for batch in self._batches.values() for row in batch.rows]
         self._tell([(request, error) for request in [*running, *self._waiting]])
         for _, future in self._calls:
-            future.set_exception(error)
+            if future.set_running_or_notify_cancel():
+                future.set_exception(error)
 
     def _make_calls(self) -> None:
         while self._calls:

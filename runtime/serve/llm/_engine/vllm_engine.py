@@ -42,8 +42,8 @@ class VllmEngine:
                 "max_cpu_loras": self._config.lora_config.max_num_adapters_per_replica,
                 **options,
             }
-        # On this loop: vLLM starts its output handler there.
-        self._vllm, self._engine = start_vllm(source, options, "llm_engine='vLLM'")
+        # In a thread: loading takes minutes. vLLM then starts its output handler with the first request, on this loop.
+        self._vllm, self._engine = await asyncio.to_thread(start_vllm, source, options, "llm_engine='vLLM'")
         from transformers import AutoTokenizer
 
         self.tokenizer = await asyncio.to_thread(
@@ -72,7 +72,7 @@ class VllmEngine:
                     yield _token(token, logprobs, sampling.logprobs, finish)
 
     def _parameters(self, sampling: Sampling) -> Any:
-        from vllm.sampling_params import RequestOutputKind  # type: ignore[import-not-found,unused-ignore]
+        from vllm.sampling_params import RequestOutputKind
 
         return self._vllm.SamplingParams(
             max_tokens=sampling.max_tokens,
@@ -105,7 +105,7 @@ class VllmEngine:
 
     async def load_lora(self, name: str, path: str) -> None:
         """See `interface.Engine`."""
-        from vllm.lora.request import LoRARequest  # type: ignore[import-not-found,unused-ignore]
+        from vllm.lora.request import LoRARequest
 
         request = LoRARequest(name, next(self._numbers), path)
         if not await self._engine.add_lora(request):

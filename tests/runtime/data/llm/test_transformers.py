@@ -10,12 +10,11 @@ import pytest
 
 from runtime.data.llm import Output, Request, stages
 from runtime.data.llm.transformers_engine import TransformersEngine
+from tests.runtime.tiny_llm import save_tiny_llm
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("tokenizers")
-
-from tests.runtime.tiny_llm import save_tiny_llm
 
 
 @pytest.fixture(scope="module")

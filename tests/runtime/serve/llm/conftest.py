@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.runtime.tiny_llm import save_tiny_llm
+
 
 @pytest.fixture(scope="package", autouse=True)
 def _one_thread() -> Iterator[None]:
@@ -23,11 +25,9 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A model of two layers with its tokenizer; it has 256 positions."""
+    """A model of two layers with its tokenizer; it has 8192 positions."""
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    from tests.runtime.tiny_llm import save_tiny_llm
-
     path = str(tmp_path_factory.mktemp("llm"))
-    save_tiny_llm(path, positions=256)
+    save_tiny_llm(path, positions=8192)
     return path

@@ -187,7 +187,7 @@ def test_requests_at_the_same_time_get_what_each_gets_alone(folder: str, loaded:
 
 def test_a_request_that_is_closed_makes_room(folder: str) -> None:
     async def test(engine: TransformersEngine) -> None:
-        endless = Sampling(max_tokens=200, temperature=0, ignore_eos=True)
+        endless = Sampling(max_tokens=8000, temperature=0, ignore_eos=True)
         stream = engine.generate([5], endless)
         async with contextlib.aclosing(stream):
             await anext(stream)
@@ -214,7 +214,7 @@ def test_a_failed_step_fails_its_requests_only(folder: str) -> None:
 
 def test_a_closed_engine_ends_its_requests(folder: str) -> None:
     async def test(engine: TransformersEngine) -> None:
-        stream = engine.generate([5], Sampling(max_tokens=200, ignore_eos=True))
+        stream = engine.generate([5], Sampling(max_tokens=8000, ignore_eos=True))
         await anext(stream)
         engine.close()
         with pytest.raises(RuntimeError, match="The engine was closed"):
@@ -230,7 +230,7 @@ def test_a_closed_engine_ends_its_requests(folder: str) -> None:
 
 def test_embeddings_do_not_disturb_requests(folder: str, loaded: TransformersModel) -> None:
     async def test(engine: TransformersEngine) -> None:
-        assert engine.max_model_len == 256
+        assert engine.max_model_len == 8192
         running = asyncio.create_task(tokens_of(engine, "the cat", greedy(30)))
         one, two = await engine.embed([[5, 6, 7], [8]])
         assert one.shape == two.shape == (32,)
