@@ -5,14 +5,11 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
 from runtime.serve.llm import _sources
-
-if TYPE_CHECKING:
-    from runtime.serve.llm._engine.interface import Engine
 
 ENGINES = ("vLLM", "transformers")
 
@@ -204,16 +201,6 @@ class LLMConfig(_Config):
             for name, amount in bundle.items():
                 total[name] = total.get(name, 0) + amount
         return total
-
-    def engine_class(self) -> type[Engine]:
-        """The class of the engine."""
-        if self.llm_engine == "vLLM":
-            from runtime.serve.llm._engine.vllm_engine import VllmEngine
-
-            return VllmEngine
-        from runtime.serve.llm._engine.transformers_engine import TransformersEngine
-
-        return TransformersEngine
 
 
 def imported_class(value: Any) -> Any:

@@ -92,7 +92,7 @@ class LLMServer:
 
     def _setup(self, llm_config: LLMConfig, engine_cls: type[Engine] | None) -> None:
         self._llm_config = llm_config
-        self.engine = (engine_cls or llm_config.engine_class())(llm_config)
+        self.engine = (engine_cls or _engine_class(llm_config))(llm_config)
         self._numbers = itertools.count(1)
         lora = llm_config.lora_config
         most = lora.max_num_adapters_per_replica if lora is not None else 1
@@ -374,6 +374,16 @@ class LLMServer:
             actor["runtime_env"] = {**actor.get("runtime_env", {}), **llm_config.runtime_env}
         options["ray_actor_options"] = actor
         return options
+
+
+def _engine_class(llm_config: LLMConfig) -> type[Engine]:
+    if llm_config.llm_engine == "vLLM":
+        from runtime.serve.llm._engine.vllm_engine import VllmEngine
+
+        return VllmEngine
+    from runtime.serve.llm._engine.transformers_engine import TransformersEngine
+
+    return TransformersEngine
 
 
 def _not_found(model: str) -> OpenAIHTTPException:
