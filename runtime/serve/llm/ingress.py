@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Any, NoReturn
 
@@ -184,7 +185,13 @@ def _translate(error: Exception) -> NoReturn:
     """Raises what the client is told of an error of a server."""
     if isinstance(error, OpenAIHTTPException):
         raise error
-    if isinstance(error, BackPressureError | DeploymentUnavailableError):
+    if isinstance(error, BackPressureError):
+        wait_s = error.retry_after_s
+        headers = None if wait_s is None else {"Retry-After": str(math.ceil(wait_s))}
+        raise OpenAIHTTPException(
+            error.status_code, str(error), "service_unavailable_error", headers=headers
+        ) from error
+    if isinstance(error, DeploymentUnavailableError):
         raise OpenAIHTTPException(503, str(error), "service_unavailable_error") from error
     if isinstance(error, TimeoutError):
         raise OpenAIHTTPException(408, "The model did not answer in time.", "timeout_error") from error
@@ -219,7 +226,7 @@ def init() -> FastAPI:
 
 
 async def _answer_error(request: Request, error: Any) -> Response:
-    return JSONResponse(error.response().model_dump(), error.status_code)
+    return JSONResponse(error.response().model_dump(), error.status_code, error.headers)
 
 
 async def _answer_http_error(request: Request, error: Any) -> Response:

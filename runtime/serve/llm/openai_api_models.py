@@ -24,6 +24,7 @@ class OpenAIHTTPException(Exception):
         status_code: of the HTTP response.
         type: "invalid_request_error" and the like.
         param: the field of the request that is wrong.
+        headers: of the HTTP response.
     """
 
     def __init__(
@@ -33,13 +34,15 @@ class OpenAIHTTPException(Exception):
         type: str = "invalid_request_error",
         internal_message: str | None = None,
         param: str | None = None,
+        headers: dict[str, str] | None = None,
     ) -> None:
-        super().__init__(status_code, message, type, internal_message, param)
+        super().__init__(status_code, message, type, internal_message, param, headers)
         self.status_code = status_code
         self.message = message
         self.type = type
         self.internal_message = internal_message
         self.param = param
+        self.headers = headers
 
     def response(self) -> ErrorResponse:
         """The body of the HTTP response."""
