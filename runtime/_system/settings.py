@@ -479,8 +479,7 @@ SERVE_LOG_ENCODING = _serving.text(
 )
 SERVE_SYNC_IN_THREADS = _serving.flag(
     "RAY_SERVE_RUN_SYNC_IN_THREADPOOL",
-    "Sync methods of a replica run at the same time, on up to max_ongoing_requests threads; with 0 one after the "
-    "other.",
+    "Sync methods of a replica run at the same time, on up to max_ongoing_requests threads; with 0 in turn.",
     default=True,
 )
 SERVE_LLM_TIMEOUT_S = _serving.number(

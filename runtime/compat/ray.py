@@ -151,14 +151,14 @@ def main(argv: list[str]) -> None:
         program = {"__file__": spec.origin, "__spec__": spec, "__package__": spec.parent}
         sys.argv = [str(spec.origin), *argv[2:]]
     elif argv[0] == "-c":
-        code = compile(argv[1], "<string>", "exec")
+        code = compile(argv[1], "<string>", "exec", dont_inherit=True)
         program = {}
         sys.argv = ["-c", *argv[2:]]
         sys.path[0] = ""
     else:
         try:
             with open(argv[0], "rb") as file:
-                code = compile(file.read(), os.path.abspath(argv[0]), "exec")
+                code = compile(file.read(), os.path.abspath(argv[0]), "exec", dont_inherit=True)
         except OSError as error:
             sys.exit(f"cannot open {argv[0]}: {error.strerror}")
         program = {"__file__": os.path.abspath(argv[0])}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copyreg
 import inspect
 import sys
@@ -30,6 +31,7 @@ class Source:
         self.owners = frozenset(_name_of(base) for base in cls.__mro__ if base is not object)
 
     def __getstate__(self) -> dict[str, Any]:
+        _mark_methods(self.app, self.owners)
         _make_picklable(self.app)  # routers may have been included since the class was decorated
         return vars(self)
 
@@ -140,6 +142,14 @@ def _mark_methods(app: Any, owners: frozenset[str]) -> None:
     for _, _, route in routes_of(app):
         if owner_of(route.endpoint) in owners:
             setattr(route.endpoint, METHOD_ATTRIBUTE, True)
+            _read_annotations(route.endpoint)
+
+
+def _read_annotations(method: Any) -> None:
+    """Keeps the signature of a route with its annotations evaluated: where they are strings, what they name does not
+    travel with the method to the replica, where its route is made anew."""
+    with contextlib.suppress(NameError, AttributeError, TypeError):
+        method.__signature__ = inspect.signature(method, eval_str=True)
 
 
 def _make_picklable(app: Any) -> None:

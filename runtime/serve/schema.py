@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -84,11 +85,11 @@ class LoggingConfig(Settings):
 
 @dataclass
 class DeploymentStatusOverview:
-    """Of one deployment. `replica_states`: how many replicas have each state."""
+    """Of one deployment. `replica_states`: how many replicas have each state, by its name."""
 
     status: DeploymentStatus
     status_trigger: DeploymentStatusTrigger
-    replica_states: dict[ReplicaState, int]
+    replica_states: dict[str, int]
     message: str
 
 
@@ -130,13 +131,10 @@ def _application(details: Mapping[str, Any]) -> ApplicationStatusOverview:
 
 
 def _deployment(details: Mapping[str, Any]) -> DeploymentStatusOverview:
-    counts: dict[ReplicaState, int] = {}
-    for replica in details["replicas"]:
-        state = ReplicaState(replica["state"])
-        counts[state] = counts.get(state, 0) + 1
+    counts = Counter(str(replica["state"]) for replica in details["replicas"])
     return DeploymentStatusOverview(
         DeploymentStatus(details["status"]),
         DeploymentStatusTrigger(details["status_trigger"]),
-        counts,
+        dict(counts),
         details["message"],
     )

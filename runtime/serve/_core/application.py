@@ -60,7 +60,7 @@ class ApplicationState:
             return
         failed = _of(deployments, DeploymentStatus.DEPLOY_FAILED)
         unhealthy = _of(deployments, DeploymentStatus.UNHEALTHY)
-        updating = _of(deployments, DeploymentStatus.UPDATING)
+        updating = {name: state.message for name, state in deployments.items() if state.is_updating}
         if failed:
             event, reasons = I.FAILS, failed
         elif unhealthy:

@@ -76,6 +76,12 @@ class DeploymentState:
     def status(self) -> DeploymentStatus:
         return self.machine.state
 
+    @property
+    def is_updating(self) -> bool:
+        """Whether it is on the way to what was asked for, unlike one that follows its load."""
+        changed = self.trigger is DeploymentStatusTrigger.CONFIG_UPDATE_STARTED
+        return self.status is U or (changed and self.status in (P, D))
+
     def step(self, event: DeploymentInput, now: float, message: str = "") -> None:
         """See `Machine.step`."""
         before = self.status

@@ -263,14 +263,13 @@ class Fleet:
         return effects
 
     def _judge(self, now: float) -> bool:
-        """Whether everything is as wanted."""
-        live = [replica for replica in self.replicas.values() if replica.is_live]
+        """Whether everything is as wanted, and what is not wanted any more has ended."""
         options = digest(self.spec.options)
-        reached = len(live) == self._wanted and all(
+        reached = len(self.replicas) == self._wanted and all(
             replica.state is ReplicaState.RUNNING
             and self._is_current(replica)
             and replica.record.options == options
-            for replica in live
+            for replica in self.replicas.values()
         )
         if reached:
             self._has_reached = True

@@ -61,7 +61,6 @@ class Outer:
             "id": context.request_id,
             "same below": inner_id == context.request_id,
             "apps": [context.app_name, inner_app],
-            "route": context.route,
             "header": request.headers.get("x-request-id"),
             "root": request.scope.get("root_path"),
             "path": request.url.path,

@@ -147,6 +147,13 @@ def test_install_inside_a_program(tmp_path: pathlib.Path) -> None:
     assert run("program.py", cwd=tmp_path) == "2.60.0\n"
 
 
+def test_annotations_of_a_program_are_what_it_says(tmp_path: pathlib.Path) -> None:
+    """They are strings only for a program that asks for that."""
+    program = "def f(x: int): pass\nprint(f.__annotations__)"
+    assert run_with_alias(program, folder=tmp_path) == "{'x': <class 'int'>}\n"
+    assert run("-m", "runtime.compat.ray", "-c", program, cwd=tmp_path) == "{'x': <class 'int'>}\n"
+
+
 def test_modules_and_commands(tmp_path: pathlib.Path) -> None:
     (tmp_path / "package").mkdir()
     (tmp_path / "package" / "__init__.py").write_text("")

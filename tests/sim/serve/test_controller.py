@@ -29,6 +29,15 @@ class Finished(Exception):
     """The time is over."""
 
 
+def _subject(what: Any) -> str:
+    match what:
+        case requests.Deploy([spec]):
+            return str(spec.name)
+        case requests.Delete([name]):
+            return str(name)
+    return ""
+
+
 class Run:
     """One run: controllers that follow each other, clients that ask again when theirs has gone, and checks."""
 
@@ -64,8 +73,8 @@ class Run:
         self.engine.closed = False
         self.engine._due += [_noticed(node) for node in self.nodes.values()]
         again, self.asked = self.asked, {}
-        for what, _ in again.values():
-            self.ask(what)
+        for what in {_subject(what): what for what, _ in again.values()}.values():
+            self.ask(what)  # but for those that were overtaken
         self.loop.run()
 
     def run(self) -> None:

@@ -106,19 +106,20 @@ def test_routes_stay_methods_in_another_process():
         "cls = cloudpickle.loads(sys.stdin.buffer.read())\n"
         "source = asgi.source_of(cls)\n"
         "bind_methods(source.app, source.owners, cls())\n"
+        "print(*[each.name for route in source.app.routes for each in route.dependant.body_params])\n"
         "print(*sorted(route.path for _, _, route in asgi.routes_of(source.app)))\n"
     )
     app = FastAPI(openapi_url=None)
 
     @asgi.ingress(app)
     class Local:
-        @app.get("/here")
-        def get(self):
+        @app.post("/here")
+        def get(self, item: "Item"):
             return "here"
 
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, input=cloudpickle.dumps(Local), capture_output=True, timeout=60)
-    assert done.stdout.decode().split() == ["/here"], done.stderr.decode()
+    assert done.stdout.decode().split() == ["item", "/here"], done.stderr.decode()
 
 
 def test_classes_that_share_an_application_have_their_own_routes():
