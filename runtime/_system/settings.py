@@ -487,6 +487,12 @@ SERVE_SYNC_IN_THREADS = _serving.flag(
     "Sync methods of a replica run at the same time, on up to max_ongoing_requests threads; with 0 in turn.",
     default=True,
 )
+SERVE_LLM_TIMEOUT_S = _serving.number(
+    "RAY_SERVE_LLM_ROUTER_HTTP_TIMEOUT",
+    600.0,
+    "Seconds that a request for a language model waits for its response, or for the first part of a stream.",
+    minimum=0.0,
+)
 
 OF_PROGRAMS: tuple[Section, ...] = (_finding, _program, _workers, _environments, _files)
 OF_NODES: tuple[Section, ...] = (_workers, _devices, _environments, _nodes, _files)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from runtime.data.llm.engines import Engine, Output, Request
+from runtime.data.llm.transformers_model import render_chat
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,14 +116,7 @@ class ChatTemplate:
     async def __call__(self, rows: list[Row]) -> None:
         for row in rows:
             messages = _needed(row, "messages", "ChatTemplateStage")
-            asks = messages[-1]["role"] != "assistant"  # else the model goes on with its own words
-            row["prompt"] = self._tokenizer.apply_chat_template(
-                messages,
-                tokenize=False,
-                add_generation_prompt=asks,
-                continue_final_message=not asks,
-                **self._options,
-            )
+            row["prompt"] = render_chat(self._tokenizer, messages, self._options)
 
 
 class Tokenize:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from runtime.data.llm.engines import Output, Request, TaskType, grouped
+from runtime.data.llm.transformers_model import TransformersModel
 
 _SAMPLING = {
     "max_tokens": "max_new_tokens",
@@ -29,23 +30,9 @@ class TransformersEngine:
     """
 
     def __init__(self, model: str, task: TaskType, options: Mapping[str, Any]) -> None:
-        try:
-            import torch
-            import transformers
-        except ImportError as error:
-            raise ImportError(
-                f"TransformersEngineProcessorConfig needs torch and transformers: pip install torch 'clusterctl[llm]' "
-                f"({error})."
-            ) from error
-        self._torch = torch
         self._task = task
-        self._device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-        kind = transformers.AutoModelForCausalLM if task == "generate" else transformers.AutoModel
-        self._model = kind.from_pretrained(model, **options).to(self._device).eval()
-        self._pad = self._tokenizer.pad_token_id
-        if self._pad is None:
-            self._pad = self._tokenizer.eos_token_id or 0
+        user = "TransformersEngineProcessorConfig"
+        self._loaded = TransformersModel(model, task == "generate", options, user)
         self._turn = asyncio.Lock()
 
     async def run(self, requests: Sequence[Request]) -> Sequence[Output | BaseException]:
@@ -64,52 +51,38 @@ class TransformersEngine:
         return outputs
 
     def _batch(self, requests: Sequence[Request]) -> list[Output]:
-        torch = self._torch
+        torch, loaded = self._loaded.torch, self._loaded
         prompts = [self._tokens(request) for request in requests]
-        width = max(map(len, prompts))
-        inputs = {
-            "input_ids": torch.full((len(prompts), width), self._pad),
-            "attention_mask": torch.zeros((len(prompts), width), dtype=torch.long),
-        }
-        for row, tokens in enumerate(prompts):  # padded on the left to be continued, else on the right
-            place = slice(0, len(tokens)) if self._task == "embed" else slice(width - len(tokens), width)
-            inputs["input_ids"][row, place] = torch.tensor(tokens)
-            inputs["attention_mask"][row, place] = 1
-        inputs = {name: tensor.to(self._device) for name, tensor in inputs.items()}
+        if self._task == "embed":
+            vectors = loaded.embeddings(prompts)
+            return [
+                Output(prompt_tokens=tuple(prompt), embeddings=vector)
+                for prompt, vector in zip(prompts, vectors, strict=True)
+            ]
+        inputs = loaded.padded(prompts, on_the_left=True)
+        width = inputs["input_ids"].shape[1]
+        options, seed = generation_options(requests[0].params)
         with torch.inference_mode():
-            if self._task == "embed":
-                return self._embeddings(inputs, prompts)
-            options, seed = generation_options(requests[0].params)
             if seed is not None:
                 torch.manual_seed(seed)
-            made = self._model.generate(**inputs, **options, pad_token_id=self._pad)[:, width:].tolist()
+            made = loaded.model.generate(**inputs, **options, pad_token_id=loaded.pad)[:, width:].tolist()
         return [self._output(prompt, tokens) for prompt, tokens in zip(prompts, made, strict=True)]
 
     def _tokens(self, request: Request) -> list[int]:
         if request.model is not None or request.images is not None:
             raise ValueError("the engine takes text only, and no adapters: leave `model` and `image` out.")
-        tokens = self._tokenizer(request.prompt)["input_ids"] if request.tokens is None else request.tokens
+        tokens = (
+            self._loaded.tokenizer(request.prompt)["input_ids"] if request.tokens is None else request.tokens
+        )
         if not tokens:
             raise ValueError("the prompt is empty.")
         return list(tokens)
 
     def _output(self, prompt: list[int], tokens: list[int]) -> Output:
-        end = self._model.generation_config.eos_token_id
-        ends = {end} if isinstance(end, int) else set(end or ())
+        ends = self._loaded.ends
         length = next((place + 1 for place, token in enumerate(tokens) if token in ends), len(tokens))
-        text = self._tokenizer.decode(tokens[:length], skip_special_tokens=True)
+        text = self._loaded.tokenizer.decode(tokens[:length], skip_special_tokens=True)
         return Output(prompt_tokens=tuple(prompt), text=text, tokens=tuple(tokens[:length]))
-
-    def _embeddings(self, inputs: Mapping[str, Any], prompts: list[list[int]]) -> list[Output]:
-        """The mean of the last hidden states, of length 1."""
-        states = self._model(**inputs).last_hidden_state
-        weights = inputs["attention_mask"].unsqueeze(-1).to(states.dtype)
-        means = (states * weights).sum(1) / weights.sum(1)
-        vectors = self._torch.nn.functional.normalize(means, dim=-1).float().cpu().numpy()
-        return [
-            Output(prompt_tokens=tuple(prompt), embeddings=vector)
-            for prompt, vector in zip(prompts, vectors, strict=True)
-        ]
 
 
 def generation_options(params: Mapping[str, Any]) -> tuple[dict[str, Any], int | None]:

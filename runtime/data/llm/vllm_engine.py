@@ -14,15 +14,8 @@ class VllmEngine:
     """vLLM's asynchronous engine, which batches whatever requests are there. `options` are its engine arguments."""
 
     def __init__(self, model: str, task: TaskType, options: Mapping[str, Any]) -> None:
-        try:
-            import vllm
-        except ImportError as error:
-            raise ImportError(
-                f"vLLMEngineProcessorConfig needs the package vllm: pip install vllm ({error})."
-            ) from error
-        self._vllm = vllm
         self._task = task
-        self._engine = vllm.AsyncLLMEngine.from_engine_args(vllm.AsyncEngineArgs(model=model, **options))
+        self._vllm, self._engine = start_vllm(model, options, "vLLMEngineProcessorConfig")
 
     async def run(self, requests: Sequence[Request]) -> Sequence[Output | BaseException]:
         """An output or an error for each request."""
@@ -57,3 +50,21 @@ class VllmEngine:
         return Output(
             prompt_tokens=tuple(last.prompt_token_ids), text=made.text, tokens=tuple(made.token_ids)
         )
+
+
+def start_vllm(model: str, options: Mapping[str, Any], user: str) -> tuple[Any, Any]:
+    """The module vllm, and its asynchronous engine with a model.
+
+    Args:
+        model: a name or a folder.
+        options: vLLM's engine arguments.
+        user: who needs the package, for the error.
+
+    Raises:
+        ImportError: vLLM is missing.
+    """
+    try:
+        import vllm
+    except ImportError as error:
+        raise ImportError(f"{user} needs the package vllm: pip install vllm ({error}).") from error
+    return vllm, vllm.AsyncLLMEngine.from_engine_args(vllm.AsyncEngineArgs(model=model, **options))
