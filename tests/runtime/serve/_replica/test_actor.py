@@ -159,7 +159,8 @@ def test_the_controller_hears_of_the_load():
         def record_autoscaling_stats(self):
             return {"size": 7}
 
-    controller = runtime.remote(Controller).options(name=CONTROLLER, namespace=NAMESPACE, num_cpus=0).remote()
+    named = runtime.remote(Controller).options(name=CONTROLLER, namespace=NAMESPACE, num_cpus=0)
+    controller = named.remote()
     actor = create(spec(Busy), scales=True)
     ready = runtime.get(actor.start.remote())
 
@@ -169,6 +170,11 @@ def test_the_controller_hears_of_the_load():
         await caller.begin_call("wait")
         loads = lambda: runtime.get(controller.all.remote())  # noqa: E731
         await until(lambda: ("app#D#abc", 2, {"size": 7}) in loads())
+        nonlocal controller
+        runtime.kill(controller)
+        await caller.begin_call("wait")  # nobody hears of it
+        controller = named.remote()
+        await until(lambda: ("app#D#abc", 3, {"size": 7}) in loads())
         caller.connection.close()
         await until(lambda: loads()[-1][1] == 0)
 
