@@ -17,6 +17,9 @@ from runtime.serve import context, metrics
 
 logger = logging.getLogger("ray.serve")
 
+TURNS = 3
+"""A batch may have blocked the event loop. So many turns later, the calls that came meanwhile have been read from their
+sockets and belong to the next batch; else it would begin with the few that were read before and have waited enough."""
 _ENDS = (StopIteration, StopAsyncIteration)
 """A streaming function yields one of these for a call whose stream is over."""
 _MILLISECONDS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000, 120_000]
@@ -199,6 +202,13 @@ class _Queue:
         self._tasks.discard(task)
         left[0] -= 1
         if not left[0]:
+            self._has_room_after(TURNS)
+
+    def _has_room_after(self, turns: int) -> None:
+        """One batch less runs, after so many turns of the event loop."""
+        if turns:
+            self._loop.call_soon(self._has_room_after, turns - 1)
+        else:
             self._batches -= 1
             self._begin()
 

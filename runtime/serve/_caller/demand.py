@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Protocol
 
 import runtime
-from runtime.serve._core.published import CONTROLLER, NAMESPACE, Demand, Targets
+from runtime.serve._core.published import CONTROLLER, NAMESPACE, REPEAT_S, Demand, Targets
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,8 @@ class Demanding(Protocol):
 
 
 class DemandReporter:
-    """Tells when something has changed, at most every `PERIOD_S`. Belongs to the caller's loop.
+    """Tells when something has changed, at most every `PERIOD_S`, and again every `REPEAT_S` while requests wait.
+    Belongs to the caller's loop.
 
     Args:
         caller: names this process.
@@ -54,6 +55,7 @@ class DemandReporter:
         self._queues: dict[tuple[str, str], Demanding] = {}
         self._told: dict[tuple[str, str], int] = {}
         self._timer: asyncio.Handle | None = None
+        self._repetition: asyncio.TimerHandle | None = None
         self._last_s = -PERIOD_S
 
     def changed(self, queue: Demanding) -> None:
@@ -68,25 +70,31 @@ class DemandReporter:
 
     def close(self) -> None:
         """Tells nothing any more."""
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._repetition):
+            if timer is not None:
+                timer.cancel()
 
-    def _report(self) -> None:
-        self._timer = None
+    def _report(self, again: bool = False) -> None:
+        if not again:
+            self._timer = None
         queued = {
             key: queue.waiting
             for key, queue in self._queues.items()
             if queue.waiting and queue.targets is not None and queue.targets.scales
         }
-        if queued == self._told:
+        if queued == self._told and not (again and queued):
             return
         self._last_s = self._loop.time()
+        if self._repetition is not None:
+            self._repetition.cancel()
+        self._repetition = self._loop.call_later(REPEAT_S, self._report, True) if queued else None
         try:
             self._tell(Demand(self._caller, queued))
             self._told = queued
         except Exception:
             log.warning("Cannot tell the controller how many requests wait", exc_info=True)
-            self._timer = self._loop.call_later(10 * PERIOD_S, self._report)
+            if self._timer is None:
+                self._timer = self._loop.call_later(RETRY_S, self._report)
 
 
 class ControllerDemand:

@@ -176,6 +176,17 @@ class Exchange:
             self.used(len(message.body))
         return message
 
+    def arrived(self, most_bytes: int) -> Chunk | None:
+        """The next message, if it is here already and is a `Chunk` of at most so many bytes."""
+        if not self._inbox:
+            return None
+        chunk = self._inbox[0]
+        if not isinstance(chunk, Chunk) or len(chunk.body) > most_bytes:
+            return None
+        self._inbox.popleft()
+        self.used(len(chunk.body))
+        return chunk
+
     async def send(self, chunk: bytes, more: bool) -> None:
         """Sends a part of the request's body, once the replica has room for it. After the request has ended, it does
         nothing: there is an answer, or an error."""

@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
+from runtime.serve._core.published import REPEAT_S
 from runtime.serve.config import AggregationFunction, AutoscalingConfig, AutoscalingContext
 
-STALE_S = 60.0
+STALE_S = 4 * REPEAT_S
 """What a caller has told of its queue counts for so long, unless it tells it again: it may be gone."""
 EPSILON_S = 1e-6
 AGAIN_S = 0.1

@@ -98,17 +98,22 @@ def load_routes(data: bytes) -> Routes:
     return msgspec.msgpack.decode(data, type=Routes)
 
 
+REPEAT_S = 5.0
+"""How often loads and demands are told again that are not zero: the controller may be another one by now."""
+
+
 class Demand(msgspec.Struct, frozen=True):
     """What a caller tells the controller of deployments that scale: how many requests wait there, per
     (application, deployment); a deployment that is left out has none. Told when it changes, at most every 0.1 s; at
-    once when the first one waits."""
+    once when the first one waits; again every `REPEAT_S` while any wait."""
 
     caller: str
     queued: dict[tuple[str, str], int]
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What a replica tells the controller if its deployment scales.
+    """What a replica tells the controller if its deployment scales: when it changes, and again every `REPEAT_S` while
+    requests run.
 
     Attributes:
         ongoing: requests that run.

@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from runtime.serve._wire.messages import Chunk, End, Event, Failure, Http, Meta, Start
 
@@ -25,6 +25,8 @@ Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 logger = logging.getLogger(__name__)
 
+JOINED_BYTES = 64 << 10
+"""Parts of a response are joined to at most so much: more is not worth the copy."""
 REQUEST_ID = b"x-request-id"
 # A proxy may have changed the underscores.
 _NOTED = {
@@ -298,8 +300,9 @@ class _Request(_Relay):
             part = await receive()
             kind = type(part)
             if kind is Chunk:
-                await send({"type": "http.response.body", "body": part.body, "more_body": part.more})  # type: ignore[attr-defined]
-                if not part.more:  # type: ignore[attr-defined]
+                body, more = _with_arrived(cast(Chunk, part), exchange)
+                await send({"type": "http.response.body", "body": body, "more_body": more})
+                if not more:
                     return
             elif kind is Start:
                 self._started = True
@@ -455,6 +458,19 @@ def _timeout_s(value: str, default_s: float | None) -> float | None:
     except ValueError:
         return default_s
     return limit_s(timeout_s) if math.isfinite(timeout_s) else default_s
+
+
+def _with_arrived(chunk: Chunk, exchange: Exchange) -> tuple[bytes, bool]:
+    """A part of a response together with small ones that have arrived after it, since each costs a write to the client;
+    and whether more come."""
+    if not chunk.more:
+        return chunk.body, False
+    bodies, room = [chunk.body], JOINED_BYTES - len(chunk.body)
+    while chunk.more and (following := exchange.arrived(room)) is not None:
+        chunk = following
+        bodies.append(chunk.body)
+        room -= len(chunk.body)
+    return b"".join(bodies), chunk.more
 
 
 async def _send(send: Send, answer: Answer, headers: Headers) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
-from runtime.serve._wire.messages import Call, Http, Message
+from runtime.serve._wire.messages import Call, Chunk, Http, Message
 
 
 class Exchange(Protocol):
@@ -17,6 +17,9 @@ class Exchange(Protocol):
 
     async def receive(self) -> Message:
         """The next message of the response."""
+
+    def arrived(self, most_bytes: int) -> Chunk | None:
+        """The next message, if it is here already and is a chunk of at most so many bytes."""
 
     async def send(self, chunk: bytes, more: bool) -> None:
         """Sends a part of the body; waits while the replica has enough."""

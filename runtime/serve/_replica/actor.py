@@ -16,10 +16,9 @@ from typing import Any, NoReturn, TypeVar
 
 import runtime
 from runtime import cloudpickle
-from runtime._extension.objects import ignore_errors
 from runtime._extension.process import connected
 from runtime.serve import context, multiplex
-from runtime.serve._core.published import CONTROLLER, NAMESPACE, Load
+from runtime.serve._core.published import CONTROLLER, NAMESPACE, REPEAT_S, Load
 from runtime.serve._core.specs import DeploymentOptions, DeploymentSpec, ReplicaReady
 from runtime.serve._replica.log import NAME, ReplicaLog
 from runtime.serve._replica.service import Service
@@ -32,6 +31,9 @@ logger = logging.getLogger(NAME)
 
 LOAD_S = 0.1
 """The controller hears of a changed load at most once in this time."""
+ANSWER_S = 10.0
+"""How long the controller may take to answer."""
+RETRY_S = 1.0
 STATISTICS_S = 10.0
 """How often `record_routing_stats` is called."""
 METRICS_S = 1.0
@@ -274,7 +276,7 @@ class Replica:
 
 
 class LoadReports:
-    """Tells the controller how many requests run, when that changes.
+    """Tells the controller how many requests run: when that changes, and again every `REPEAT_S` while any run.
 
     Args:
         replica: its id.
@@ -287,11 +289,12 @@ class LoadReports:
         self._ongoing = ongoing
         self._loop = asyncio.get_running_loop()
         self._controller: Any = None
-        self._told: tuple[int, dict[str, Any]] = (0, {})
+        self._told: tuple[int, dict[str, Any]] | None = (0, {})
         self._metrics: dict[str, Any] = {}
         self._next = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._sending: asyncio.Future[None] | None = None
+        self._repetition: asyncio.TimerHandle | None = None
+        self._sending: asyncio.Task[None] | None = None
 
     def changed(self) -> None:
         """The number may have changed."""
@@ -322,18 +325,26 @@ class LoadReports:
             return
         self._told = state
         self._next = time.monotonic() + LOAD_S
-        self._sending = self._loop.run_in_executor(None, self._send, Load(self._replica, *state))
+        if self._repetition is not None:
+            self._repetition.cancel()
+        self._repetition = self._loop.call_later(REPEAT_S, self._repeat) if state[0] else None
+        self._sending = asyncio.ensure_future(self._send(Load(self._replica, *state)))
 
-    def _send(self, load: Load) -> None:
+    def _repeat(self) -> None:
+        self._told = None
+        self.changed()
+
+    async def _send(self, load: Load) -> None:
         try:
-            if self._controller is None:
-                self._controller = runtime.get_actor(CONTROLLER, namespace=NAMESPACE)
-            ignore_errors([self._controller.record_load.remote(load)])
-        except (
-            Exception
-        ) as error:  # there is no controller at present: the next report finds it, or its successor
+            async with asyncio.timeout(ANSWER_S):
+                if self._controller is None:  # the look-up takes a round trip
+                    self._controller = await asyncio.to_thread(runtime.get_actor, CONTROLLER, NAMESPACE)
+                await self._controller.record_load.remote(load)
+        except Exception as error:  # another controller may have taken the name
             logger.debug("The controller did not hear of the load: %s", error)
             self._controller = None
+            await asyncio.sleep(RETRY_S)
+            self._repeat()
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -87,8 +87,10 @@ class Connection(asyncio.Protocol):
             self._opened(self)
 
     def data_received(self, data: bytes) -> None:
-        came = self._came
-        came += data
+        came: bytes | bytearray = data
+        if self._came:
+            self._came += data
+            came = self._came
         start, size = 0, len(came)
         try:
             while size - start >= 4:
@@ -105,8 +107,10 @@ class Connection(asyncio.Protocol):
             self._error = error
             assert self._transport is not None
             self._transport.abort()
-        if start:
-            del came[:start]
+        if came is data:
+            self._came += came[start:] if start else came
+        else:
+            del self._came[:start]
 
     def pause_writing(self) -> None:
         self._may_write.clear()

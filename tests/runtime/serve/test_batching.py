@@ -4,6 +4,8 @@ point: all other batches are full."""
 import asyncio
 import gc
 import pickle
+import socket
+import time
 import weakref
 
 import pytest
@@ -49,6 +51,30 @@ def test_the_first_call_waits_no_longer_than_it_must():
         assert await count(1) == 1
 
     run(main())
+
+
+def test_calls_that_came_while_a_batch_blocked_the_loop_join_the_next_one():
+    sizes, later = [], []
+    client, server = socket.socketpair()
+
+    @batching.batch(max_batch_size=4, batch_wait_timeout_s=0.001)
+    async def block(items):
+        sizes.append(len(items))
+        if len(sizes) == 1:
+            client.send(b"xx")
+            time.sleep(0.01)  # longer than the two calls in the queue may wait
+        return items
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        loop.add_reader(server, lambda: later.extend(loop.create_task(block(x)) for x in server.recv(9)))
+        assert await gather(block, *range(6)) == list(range(6))
+        assert await asyncio.gather(*later) == [ord("x")] * 2
+        loop.remove_reader(server)
+
+    with client, server:
+        run(main())
+    assert sizes == [4, 4]
 
 
 def test_without_parentheses():

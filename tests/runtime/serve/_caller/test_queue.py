@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from runtime.exceptions import ActorDiedError
+from runtime.serve._caller import demand
 from runtime.serve._caller.caller import Caller
 from runtime.serve._caller.exchange import Exchange
 from runtime.serve._caller.queue import Queue
@@ -375,6 +376,22 @@ async def test_the_controller_hears_of_requests_that_wait(site):
     await site.add()
     await waiting
     await until(lambda: site.demands[-1].queued == {})
+
+
+def test_the_controller_hears_again_of_requests_that_still_wait(monkeypatch):
+    monkeypatch.setattr(demand, "REPEAT_S", 0.01)
+
+    @on_a_site
+    async def run(site):
+        site.publish(scales=True)
+        waiting = asyncio.create_task(ask(site, "__call__", 1))
+        await until(lambda: len(site.demands) >= 3)
+        assert {each.queued["app", "D"] for each in site.demands} == {1}
+        await site.add()
+        await waiting
+        await until(lambda: site.demands[-1].queued == {})
+
+    run()
 
 
 # ---------------------------------------------------------------- streams and HTTP

@@ -15,6 +15,7 @@ import asyncio
 import json
 import pickle
 import zlib
+from collections import deque
 from typing import Any
 
 import grpc
@@ -273,12 +274,28 @@ class Exchange:
     def __init__(self, caller: Caller, number: int) -> None:
         self.caller, self.number = caller, number
         self.replica = "app#d#1"
-        self.inbox: asyncio.Queue[Any] = asyncio.Queue()
+        self.inbox: deque[Any] = deque()
+        self.came = asyncio.Event()
         self.credit = m.WINDOW_BYTES
         self.may_send = asyncio.Event()
 
+    def put(self, message: Any) -> None:
+        self.inbox.append(message)
+        self.came.set()
+
+    def arrived(self, most_bytes: int) -> m.Chunk | None:
+        chunk = self.inbox[0] if self.inbox else None
+        if not isinstance(chunk, m.Chunk) or len(chunk.body) > most_bytes:
+            return None
+        self.caller.connection.send(m.Window(self.number, len(chunk.body)))
+        self.inbox.popleft()
+        return chunk
+
     async def receive(self) -> Any:
-        message = await self.inbox.get()
+        while not self.inbox:
+            self.came.clear()
+            await self.came.wait()
+        message = self.inbox.popleft()
         if isinstance(message, BaseException):
             raise message
         if isinstance(message, m.Chunk | m.Item):
@@ -362,9 +379,9 @@ class Caller:
             isinstance(message, m.Chunk) and not message.more
         ):
             del self.open[message.number]
-        exchange.inbox.put_nowait(message)
+        exchange.put(message)
 
     def lost(self, _connection: Connection, _error: BaseException | None) -> None:
         exchanges, self.open = self.open, {}
         for exchange in exchanges.values():
-            exchange.inbox.put_nowait(ConnectionError("The replica died."))
+            exchange.put(ConnectionError("The replica died."))

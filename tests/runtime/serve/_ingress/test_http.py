@@ -224,6 +224,19 @@ def test_chunked_bodies(serve: Serve) -> None:
     assert ask(served, "/chunks/300")[1] == b"".join(b"chunk%5d" % i for i in range(300))
 
 
+def test_parts_of_a_response_that_came_together_go_out_together(serve: Serve) -> None:
+    served = serve()
+    with dial(served) as sock:
+        sock.sendall(b"GET /chunks/300 HTTP/1.1\r\nhost: x\r\n\r\n")
+        answer = read_until(sock, b"\r\n0\r\n\r\n")
+    body, sizes = answer.partition(b"\r\n\r\n")[2], []
+    while (size := int(body.partition(b"\r\n")[0], 16)) > 0:
+        sizes.append(size)
+        body = body.partition(b"\r\n")[2][size + 2 :]
+    assert sum(sizes) == 300 * len(b"chunk    0")
+    assert len(sizes) < 10
+
+
 def test_expect_continue(serve: Serve) -> None:
     with dial(serve()) as sock:
         sock.sendall(b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\n")

@@ -154,13 +154,19 @@ def test_the_controller_hears_of_the_load():
     from runtime.serve._core.published import CONTROLLER, NAMESPACE
 
     class Busy:
+        def __init__(self):
+            from runtime.serve._replica import actor
+
+            actor.REPEAT_S = 0.1
+
         async def wait(self):
             await asyncio.Event().wait()
 
         def record_autoscaling_stats(self):
             return {"size": 7}
 
-    controller = runtime.remote(Controller).options(name=CONTROLLER, namespace=NAMESPACE, num_cpus=0).remote()
+    named = runtime.remote(Controller).options(name=CONTROLLER, namespace=NAMESPACE, num_cpus=0)
+    controller = named.remote()
     actor = create(spec(Busy), scales=True)
     ready = runtime.get(actor.start.remote())
 
@@ -170,6 +176,10 @@ def test_the_controller_hears_of_the_load():
         await caller.begin_call("wait")
         loads = lambda: runtime.get(controller.all.remote())  # noqa: E731
         await until(lambda: ("app#D#abc", 2, {"size": 7}) in loads())
+        nonlocal controller
+        runtime.kill(controller)
+        controller = named.remote()  # it hears of what has not changed, too
+        await until(lambda: loads() and loads()[-1] == ("app#D#abc", 2, {"size": 7}))
         caller.connection.close()
         await until(lambda: loads()[-1][1] == 0)
 
