@@ -14,7 +14,7 @@ import msgspec
 import runtime
 from runtime.object_ref import ObjectRef
 from runtime.serve._caller.caller import here
-from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange
+from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange, State
 from runtime.serve._caller.queue import Queue
 from runtime.serve._caller.reply import Reply, Stream
 from runtime.serve._wire import values
@@ -104,6 +104,7 @@ class DeploymentHandle(Generic[T]):
 
         Raises:
             ValueError: no such serialization.
+            TypeError: an option has a wrong type.
         """
         for chosen in (request_serialization, response_serialization):
             if chosen is not _UNSET and chosen not in _SERIALIZATIONS:
@@ -120,6 +121,10 @@ class DeploymentHandle(Generic[T]):
             "stream": stream,
         }
         changes = {name: value for name, value in given.items() if value is not _UNSET}
+        for name, value in changes.items():  # a replica closes a connection with messages that it cannot read
+            if not isinstance(value, bool if name == "stream" else str):
+                wanted = "True or False" if name == "stream" else "a string"
+                raise TypeError(f"The option {name} of a handle must be {wanted}, not {value!r}.")
         handle: DeploymentHandle[T] = DeploymentHandle(
             self.deployment_name, self.app_name, msgspec.structs.replace(self._options, **changes)
         )
@@ -359,8 +364,10 @@ class DeploymentResponse(_Response[R]):
         try:
             outcome = self._answers.wait(timeout_s)
         except TimeoutError:
+            waits = self._exchange is None or self._exchange.state is State.WAITING
             raise TimeoutError(
-                f"Request {self.request_id} to {self._queue.deployment_id} has no result after {timeout_s} s."
+                f"Request {self.request_id} to {self._queue.deployment_id} has no result after {timeout_s} s. "
+                + (self._queue.why_waiting() if waits else f"It runs in {self._exchange.replica}.")
             ) from None
         if self._value_loaded is not _UNSET:
             return self._value_loaded  # type: ignore[no-any-return]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -18,6 +19,11 @@ from .demand import DemandReporter
 from .exchange import Exchange, State
 from .link import Link
 from .routing import ByModel, Routing
+
+log = logging.getLogger(__name__)
+
+STALL_S = 30.0
+"""While requests wait and none is sent for so long, a warning says what they wait for."""
 
 
 class Host(Protocol):
@@ -61,6 +67,8 @@ class Queue:
         """Of all replicas that take requests, and of those that still answer some."""
         self._routing: Routing = ByModel(self)
         self._will_tell = False
+        self._stall: asyncio.TimerHandle | None = None
+        self._sent = 0  # requests, since the last look at `_stall`
 
     @property
     def waiting(self) -> int:
@@ -96,8 +104,8 @@ class Queue:
             except TimeoutError:
                 exchange.cancel()
                 raise TimeoutError(
-                    f"No replica of {self.deployment_id} had a slot for request {message.meta.request_id} within "
-                    f"{timeout_s} s; {self.waiting} requests wait here. Add replicas, or raise max_ongoing_requests."
+                    f"Request {message.meta.request_id} was not sent within {timeout_s} s; {self.waiting} requests "
+                    f"wait here. {self.why_waiting()}"
                 ) from None
             except asyncio.CancelledError:
                 exchange.cancel()
@@ -114,7 +122,7 @@ class Queue:
             if targets.state != "running":
                 raise self._unavailable(targets)
             if 0 <= targets.most_queued <= self.borrower.waiting and self._queued() >= targets.most_queued:
-                raise BackPressureError(self._queued(), targets.most_queued)
+                raise BackPressureError(self._queued(), targets.most_queued, **targets.backpressure)
         self._ask(exchange, first=False)
 
     def start_or_fail(self, exchange: Exchange) -> None:
@@ -125,6 +133,17 @@ class Queue:
             self.start(exchange)
         except Exception as error:
             exchange.fail(error)
+
+    def why_waiting(self) -> str:
+        """What requests wait for. From any thread."""
+        targets, what = self.targets, self.deployment_id
+        if targets is None:
+            return f"Nothing is known of {what}: no such deployment runs in this cluster. Deploy it with serve.run."
+        if not targets.replicas:
+            return f"{what} has no replica that serves: serve.status() tells what they wait for."
+        if not self.borrower.replicas:
+            return f"None of the {len(targets.replicas)} replicas of {what} can be reached; the caller tries again."
+        return f"All slots of {what} are taken. Add replicas, or raise max_ongoing_requests."
 
     def submit(self, exchange: Exchange) -> None:
         """Sends a new request whose answer goes to a sink, which also takes the errors. From any thread, without
@@ -167,7 +186,19 @@ class Queue:
         else:
             if exchange.allowed is None:
                 self._routing.wait(exchange)
+            if self._stall is None:
+                self._sent = 0
+                self._stall = self.loop.call_later(STALL_S, self._look_for_stall)
             self._changed()
+
+    def _look_for_stall(self) -> None:
+        self._stall = None
+        if not self.waiting:
+            return
+        if not self._sent:
+            log.warning("%d requests wait for more than %g s. %s", self.waiting, STALL_S, self.why_waiting())
+        self._sent = 0
+        self._stall = self.loop.call_later(STALL_S, self._look_for_stall)
 
     def _queued(self) -> int:
         """How many wait without a free slot anywhere, as far as is known here."""
@@ -246,6 +277,8 @@ class Queue:
 
     def close(self, error: BaseException) -> None:
         """Fails what waits and ends the connections."""
+        if self._stall is not None:
+            self._stall.cancel()
         self._routing.close()
         for exchange in self.borrower.clear():
             exchange.fail(error)
@@ -262,6 +295,7 @@ class Queue:
 
     def served(self) -> None:
         """Requests wait no more: they were sent."""
+        self._sent += 1
         if self.targets is not None and self.targets.scales:
             self.caller.demand.changed(self)
 

@@ -21,7 +21,7 @@ def configure(
     http = HTTPOptions.model_validate(http or {})
     grpc = gRPCOptions.model_validate(grpc or {})
     chosen = ProxyLocation._normalize(location) or http.location or ProxyLocation.EveryNode
-    if http.host is None:
+    if http.host is None and not grpc.grpc_servicer_functions:
         chosen = ProxyLocation.Disabled
     values = http.model_dump()
     for name in ("location", "middlewares", "num_cpus"):

@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -99,12 +100,16 @@ class Replica:
             threading.Thread(target=run, name="serve", daemon=True).start()
         return self._on_loop(self._start())
 
-    def reconfigure(self, options: DeploymentOptions, rank: int) -> None:
+    def reconfigure(self, options: DeploymentOptions, rank: int) -> str:
         """Applies other options to the running replica.
 
-        Raises: what the user's `reconfigure` raises.
+        Returns:
+            "", or the traceback of the user's `reconfigure` if it raised: the replica goes on with the options that it
+            had, which the user's code got once more.
+
+        Raises: what that second call raises. The replica cannot be used any more.
         """
-        self._on_loop(self._reconfigure(options, rank))
+        return self._on_loop(self._reconfigure(options, rank))
 
     def check_health(self) -> None:
         """Runs the user's `check_health`, if there is one: sync code on the calling thread, so that a long request does
@@ -226,7 +231,18 @@ class Replica:
             )
         )
 
-    async def _reconfigure(self, options: DeploymentOptions, rank: int) -> None:
+    async def _reconfigure(self, options: DeploymentOptions, rank: int) -> str:
+        before = self._options, self._rank
+        try:
+            await self._take(options, rank)
+        except Exception:
+            logger.exception("The replica did not take its new options, and goes on with those before.")
+            found = traceback.format_exc()
+            await self._take(*before)
+            return found
+        return ""
+
+    async def _take(self, options: DeploymentOptions, rank: int) -> None:
         assert self._service is not None
         assert self._user is not None
         assert self._log is not None

@@ -114,10 +114,10 @@ class Running(ABC):
             await self._answer()
         except asyncio.CancelledError as error:
             self._fail(CANCELLED, error)
-        except (SystemExit, KeyboardInterrupt) as error:  # of the user's code: it must not end the event loop
-            self._fail(USER, error)
         except Exception as error:
             self._fail(CANCELLED if self.is_departure(error) else USER, error)
+        except BaseException as error:  # of the user's code: its caller waits, and the event loop must go on
+            self._fail(USER, error)
         finally:
             self.service.ended(self)
 
