@@ -12,6 +12,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 import msgspec
 
 import runtime
+from runtime.exceptions import RaySystemError
 from runtime.object_ref import ObjectRef
 from runtime.serve._caller.caller import here
 from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange, State
@@ -287,6 +288,9 @@ class _Response(Generic[R]):
         except Exception as error:
             self._sink(error)
             return
+        except asyncio.CancelledError:  # the process leaves the cluster
+            self._sink(RaySystemError(f"The process has left the cluster before request {self.request_id} was sent."))
+            raise
         if not self._cancelled:
             call = Call(0, self._method, self._meta, dumped.body, self._stream)
             self._exchange = exchange = Exchange(self._queue, call, self._sink, (args, kwargs), self._allowed)
@@ -364,10 +368,9 @@ class DeploymentResponse(_Response[R]):
         try:
             outcome = self._answers.wait(timeout_s)
         except TimeoutError:
-            waits = self._exchange is None or self._exchange.state is State.WAITING
             raise TimeoutError(
                 f"Request {self.request_id} to {self._queue.deployment_id} has no result after {timeout_s} s. "
-                + (self._queue.why_waiting() if waits else f"It runs in {self._exchange.replica}.")
+                + self._where()
             ) from None
         if self._value_loaded is not _UNSET:
             return self._value_loaded  # type: ignore[no-any-return]
@@ -376,6 +379,14 @@ class DeploymentResponse(_Response[R]):
         assert self._exchange is not None
         value = self._value_loaded = self._exchange.load(outcome.body)
         return value  # type: ignore[no-any-return]
+
+    def _where(self) -> str:
+        """What the call waits for."""
+        if self._exchange is None:
+            return "It waits for the responses among its arguments."
+        if self._exchange.state is State.WAITING:
+            return self._queue.why_waiting()
+        return f"It runs in {self._exchange.replica}."
 
     def __await__(self) -> Generator[Any, None, R]:
         """The result. If the awaiting task is cancelled, so is the call."""

@@ -73,7 +73,7 @@ class Running(ABC):
     """
 
     __slots__ = (
-        "_credit", "_room", "_task", "began", "error", "meta", "number", "over", "peer", "service", "status",
+        "_credit", "_has_begun", "_is_unwanted", "_room", "_task", "began", "error", "meta", "number", "over", "peer", "service", "status",
     )  # fmt: skip
 
     method = ""
@@ -92,6 +92,8 @@ class Running(ABC):
         self._credit = WINDOW_BYTES
         self._room: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._has_begun = False
+        self._is_unwanted = False  # it was cancelled before its first turn
 
     @property
     def target(self) -> str:
@@ -103,6 +105,7 @@ class Running(ABC):
         self._task = self.service.loop.create_task(self._run(), context=self.service.context.copy())
 
     async def _run(self) -> None:
+        self._has_begun = True
         meta = self.meta
         context._serve_request_context.set(
             context.RequestContext(
@@ -111,6 +114,8 @@ class Running(ABC):
             )
         )  # fmt: skip
         try:
+            if self._is_unwanted:
+                raise asyncio.CancelledError
             await self._answer()
         except asyncio.CancelledError as error:
             self._fail(CANCELLED, error)
@@ -138,7 +143,9 @@ class Running(ABC):
 
     def cancel(self) -> None:
         """Its caller does not wait any more, or the replica stops."""
-        if self._task is not None:
+        if not self._has_begun:
+            self._is_unwanted = True  # a task that is cancelled before its first turn would not even answer
+        elif self._task is not None:
             self._task.cancel()
 
     def window(self, size: int) -> None:
