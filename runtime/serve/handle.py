@@ -289,7 +289,9 @@ class _Response(Generic[R]):
             self._sink(error)
             return
         except asyncio.CancelledError:  # the process leaves the cluster
-            self._sink(RaySystemError(f"The process has left the cluster before request {self.request_id} was sent."))
+            self._sink(
+                RaySystemError(f"The process has left the cluster before request {self.request_id} was sent.")
+            )
             raise
         if not self._cancelled:
             call = Call(0, self._method, self._meta, dumped.body, self._stream)

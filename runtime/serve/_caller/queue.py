@@ -143,7 +143,10 @@ class Queue:
             return f"{what} has no replica that serves: serve.status() tells what they wait for."
         if not self.borrower.replicas:
             return f"None of the {len(targets.replicas)} replicas of {what} can be reached; the caller tries again."
-        return f"All slots of {what} are taken. Add replicas, or raise max_ongoing_requests."
+        return (
+            f"No slot of {what} is free: its replicas run as many requests as they may, or code that blocks an event "
+            "loop keeps one from answering. Add replicas, or raise max_ongoing_requests."
+        )
 
     def submit(self, exchange: Exchange) -> None:
         """Sends a new request whose answer goes to a sink, which also takes the errors. From any thread, without

@@ -11,12 +11,11 @@ import logging
 import os
 import threading
 import time
-import traceback
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import runtime
-from runtime import cloudpickle
+from runtime import cloudpickle, exceptions
 from runtime._extension.objects import ignore_errors
 from runtime._extension.process import connected
 from runtime.serve import context, multiplex
@@ -25,7 +24,7 @@ from runtime.serve._core.specs import DeploymentOptions, DeploymentSpec, Replica
 from runtime.serve._replica.log import NAME, ReplicaLog
 from runtime.serve._replica.service import Service
 from runtime.serve._replica.threads import Threads
-from runtime.serve._replica.user_code import CHECK, UserCode
+from runtime.serve._replica.user_code import CHECK, RECONFIGURE, UserCode
 
 T = TypeVar("T")
 
@@ -235,11 +234,10 @@ class Replica:
         before = self._options, self._rank
         try:
             await self._take(options, rank)
-        except Exception:
+        except Exception as error:
             logger.exception("The replica did not take its new options, and goes on with those before.")
-            found = traceback.format_exc()
             await self._take(*before)
-            return found
+            return str(exceptions.RayTaskError.from_exception(error, f"{self._spec.name}.{RECONFIGURE}"))
         return ""
 
     async def _take(self, options: DeploymentOptions, rank: int) -> None:
