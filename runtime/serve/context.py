@@ -121,6 +121,7 @@ class RequestContext(msgspec.Struct, frozen=True):
         grpc_context: of a gRPC request.
         is_http_request: whether it came by HTTP.
         trace: headers of a distributed trace.
+        _deadline_s: when its caller gives up, on `time.monotonic()`; 0 for never. Calls that its code makes inherit it.
     """
 
     route: str = ""
@@ -133,6 +134,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     is_http_request: bool = False
     _client: str = ""
     trace: dict[str, str] = {}
+    _deadline_s: float = 0.0
 
 
 _NO_REQUEST = RequestContext()

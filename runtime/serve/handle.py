@@ -33,6 +33,7 @@ __all__ = [
 T = TypeVar("T")
 R = TypeVar("R")
 _UNSET: Any = msgspec.UNSET
+_LEAST_S = 1e-3  # of a call after the deadline: 0 would mean that there is none
 _SERIALIZATIONS = ("cloudpickle", "pickle", "msgpack", "orjson")
 
 
@@ -192,7 +193,7 @@ class DeploymentHandle(Generic[T]):
             request.app_name or self.app_name,
             request.route,
             options.multiplexed_model_id,
-            0.0,
+            max(_LEAST_S, request._deadline_s - time.monotonic()) if request._deadline_s else 0.0,
             request.trace,
             options.session_id,
         )

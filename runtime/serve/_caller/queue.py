@@ -102,11 +102,12 @@ class Queue:
                 async with asyncio.timeout(timeout_s):
                     await exchange.begun
             except TimeoutError:
-                exchange.cancel()
-                raise TimeoutError(
+                found = (
                     f"Request {message.meta.request_id} was not sent within {timeout_s} s; {self.waiting} requests "
                     f"wait here. {self.why_waiting()}"
-                ) from None
+                )
+                exchange.cancel()
+                raise TimeoutError(found) from None
             except asyncio.CancelledError:
                 exchange.cancel()
                 raise
@@ -129,10 +130,23 @@ class Queue:
         """`start` for requests with a sink, which takes the error."""
         if exchange.state is State.ENDED:
             return  # it was cancelled before it came here
+        limit_s = exchange.message.meta.deadline_s
         try:
             self.start(exchange)
         except Exception as error:
             exchange.fail(error)
+        else:
+            if limit_s:
+                exchange.expiry = self.loop.call_later(limit_s, self._expire, exchange)
+
+    def _expire(self, exchange: Exchange) -> None:
+        meta = exchange.message.meta
+        where = f"It ran in {exchange.replica}." if exchange.replica else self.why_waiting()
+        error = TimeoutError(
+            f"Request {meta.request_id} to {self.deployment_id} was cancelled after {meta.deadline_s:.3g} s, with the "
+            f"time limit (request_timeout_s) of the request that it belongs to. {where}"
+        )
+        exchange.give_up(error)
 
     def why_waiting(self) -> str:
         """What requests wait for. From any thread."""

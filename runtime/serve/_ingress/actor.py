@@ -154,7 +154,7 @@ class Ingress:
             from runtime.serve._wire.values import load_failure
 
             self._grpc = GrpcServer(rpc, self._table, queue_of, load_failure)
-            grpc_port = await self._grpc.start(web.host or "127.0.0.1")
+            grpc_port = await self._grpc.start(web.host or self._session.get("host") or "127.0.0.1")
         return {"host": web.host, "port": port, "grpc_port": grpc_port}
 
     async def _drain(self, timeout_s: float) -> int:

@@ -73,7 +73,8 @@ class Running(ABC):
     """
 
     __slots__ = (
-        "_credit", "_has_begun", "_is_unwanted", "_room", "_task", "began", "error", "meta", "number", "over", "peer", "service", "status",
+        "_credit", "_has_begun", "_is_unwanted", "_room", "_task", "began", "error", "meta", "number", "over", "peer",
+        "service", "status",
     )  # fmt: skip
 
     method = ""
@@ -111,6 +112,7 @@ class Running(ABC):
             context.RequestContext(
                 meta.route, meta.request_id, meta.request_id, meta.app, meta.model_id, meta.session_id,
                 is_http_request=self.is_http, trace=meta.trace, _client=self.client,
+                _deadline_s=time.monotonic() + meta.deadline_s if meta.deadline_s else 0.0,
             )
         )  # fmt: skip
         try:

@@ -78,11 +78,11 @@ def test_an_application_runs_is_updated_and_deleted(port: int) -> None:
     assert app.deployments["Version"].replica_states[ReplicaState.RUNNING] == 2
     assert list(status.proxies.values()) == [ProxyStatus.HEALTHY]
     serve.run(Version.bind(2))
-    eventually(lambda: fetch(port) == (200, "2"))
+    assert eventually(lambda: fetch(port) == (200, "2"))
     assert serve.get_app_handle("default").get.remote().result(timeout_s=20) == 2
     serve.delete("default")
     assert serve.status().applications == {}
-    eventually(lambda: fetch(port)[0] == 404)
+    assert eventually(lambda: fetch(port)[0] == 404)
 
 
 def test_deployments_in_arguments_are_handles_of_one_application(port: int) -> None:
@@ -130,6 +130,36 @@ def test_what_cannot_run(port: int) -> None:
             serve.run(Version.bind(), route_prefix=prefix)
 
 
+@serve.deployment(**LIGHT)
+class Configured:
+    config: Any = None
+
+    def reconfigure(self, config: Any) -> None:
+        if config == "bad":
+            raise ValueError("such a configuration is not known")
+        self.config = config
+
+    async def __call__(self, _: Any) -> str:
+        return str(self.config)
+
+
+def test_a_configuration_that_fails_leaves_the_only_replica_as_it_was(port: int) -> None:
+    def run(config: str) -> None:
+        serve.run(Configured.options(user_config=config).bind(), name="configured", route_prefix="/c")
+
+    run("first")
+    with pytest.raises(
+        RuntimeError, match=r"(?s)goes on with the options before.*configuration is not known"
+    ):
+        run("bad")
+    assert fetch(port, "/c") == (200, "first")
+    assert serve.status().applications["configured"].status is ApplicationStatus.DEPLOY_FAILED
+    run("third")
+    assert fetch(port, "/c") == (200, "third")
+    assert serve.status().applications["configured"].status is ApplicationStatus.RUNNING
+    serve.delete("configured")
+
+
 def test_no_request_fails_while_replicas_and_the_controller_are_replaced(port: int) -> None:
     serve.run(Version.options(num_replicas=2).bind(0), name="busy", route_prefix="/busy")
     stop, answers = threading.Event(), []
@@ -145,7 +175,7 @@ def test_no_request_fails_while_replicas_and_the_controller_are_replaced(port: i
         serve.run(Version.options(num_replicas=2).bind(version), name="busy", route_prefix="/busy")
         os.kill(details()["controller_info"]["pid"], signal.SIGKILL)
         wanted = (200, str(version))
-        eventually(lambda wanted=wanted: wanted in answers)
+        assert eventually(lambda wanted=wanted: wanted in answers)
     stop.set()
     for thread in threads:
         thread.join()
