@@ -401,3 +401,19 @@ def test_a_call_without_a_result_says_where_it_is(calls: Calls) -> None:
 def test_options_that_a_replica_could_not_read_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(TypeError, match=next(iter(options))):
         DeploymentHandle("D", "app").options(**options)
+
+
+def test_calls_inherit_the_deadline_of_the_request_that_makes_them(calls: Calls) -> None:
+    replica = calls.add(slots=1)
+    token = _serve_request_context.set(RequestContext(_deadline_s=time.monotonic() + 0.05))
+    try:
+        running, waiting = calls.handle.wait.remote(), calls.handle.remote()
+        with pytest.raises(TimeoutError, match=f"request_timeout_s.*It ran in {replica.target.replica}"):
+            running.result(timeout_s=LIMIT_S)
+        with pytest.raises(TimeoutError, match="request_timeout_s"):
+            waiting.result(timeout_s=LIMIT_S)
+        with pytest.raises(TimeoutError, match="request_timeout_s"):
+            calls.handle.wait.remote().result(timeout_s=LIMIT_S)
+    finally:
+        _serve_request_context.reset(token)
+    assert calls.handle.remote(7).result(timeout_s=LIMIT_S) == 7  # the slot is free
