@@ -259,7 +259,7 @@ class World:
 
     def settle(self) -> None:
         """All messages arrive, and no request ends: then each slot is used if a request waits that it could serve."""
-        for _ in range(8_000):
+        for _ in range(20_000):
             told = self.tell_wants()
             if not told and not any(self.to_replica.values()) and not any(self.to_caller.values()):
                 break
