@@ -21,8 +21,8 @@ PRELOAD = (
 """Imported once per node by the process that all actors of serving are forked from."""
 log = logging.getLogger(__name__)
 
-TELL_S = 30.0
-"""How often a call that waits says what for."""
+TELL_S = 35.0
+"""How often a call that waits says what for. The controller calls a start slow after 30 s."""
 TIMEOUT_S = 60.0
 """After so long without a status the controller counts as unreachable."""
 

@@ -36,10 +36,6 @@ from runtime.serve._core.world import World
 
 FAILED_CHECKS = 3
 """So many failed health checks in a row stop a replica."""
-STARTS_PER_REPLICA = 3
-"""So many failed starts per wanted replica fail a deployment."""
-FIRST_RETRY_S = 0.1
-LONGEST_RETRY_S = 64.0
 ROOM_S = 1.0
 """After so long without a process for a new replica it is looked whether old ones hold its resources."""
 KILL_S = 5.0
@@ -559,8 +555,7 @@ class Fleet:
             if not delays:
                 return []  # it ran; it is replaced, and perhaps it was of the version before
             self._failures += 1
-            most = self.spec.options.max_constructor_retry_count
-            bound = max(1, min(most, STARTS_PER_REPLICA * max(1, self._wanted)))
+            bound = rollout.most_failures(self.spec.options.max_constructor_retry_count, self._wanted)
             if self._failures >= bound:
                 self.state.step(event, now, f"{message}\n(failure {self._failures} of {bound}: given up)")
                 return []
@@ -570,8 +565,7 @@ class Fleet:
         if not delays:
             return []
         self._streak += 1
-        rounds = (self._streak - 1) // max(1, self._wanted)
-        delay_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(rounds, 20))
+        delay_s = rollout.retry_delay_s(self._streak, self._wanted)
         self._retry_s = now + delay_s
         return [Sleep(("retry", self.app, self.name), delay_s)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import logging
 import os
 import signal
 import threading
@@ -14,7 +15,9 @@ import pytest
 
 import runtime
 from runtime import serve
+from runtime.serve._controller import connection
 from runtime.serve.exceptions import RayServeException
+from runtime.serve.handle import DeploymentHandle
 from runtime.serve.schema import ApplicationStatus, DeploymentStatus, ProxyStatus, ReplicaState
 from tests.polling import eventually
 
@@ -158,6 +161,31 @@ def test_a_configuration_that_fails_leaves_the_only_replica_as_it_was(port: int)
     assert fetch(port, "/c") == (200, "third")
     assert serve.status().applications["configured"].status is ApplicationStatus.RUNNING
     serve.delete("configured")
+
+
+def test_what_waits_says_why(
+    port: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "TELL_S", 0.05)
+    monkeypatch.setattr(logging.getLogger("runtime"), "propagate", True)
+    large = Version.options(ray_actor_options={"num_cpus": 1000}).bind()
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            serve.run(large, name="large", route_prefix="/large")
+        except RuntimeError as error:
+            raised.append(error)
+
+    with caplog.at_level("INFO"):
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert eventually(lambda: "Application large waits: deployment Version is UPDATING" in caplog.text)
+    with pytest.raises(TimeoutError, match="no replica that serves"):
+        DeploymentHandle("Version", "large").remote(None).result(timeout_s=0.2)
+    serve.delete("large")
+    thread.join()
+    assert "was deleted meanwhile" in str(raised[0])
 
 
 def test_no_request_fails_while_replicas_and_the_controller_are_replaced(port: int) -> None:

@@ -334,3 +334,15 @@ def test_a_request_that_is_cancelled_in_the_turn_in_which_it_comes_frees_its_slo
             assert await caller.call("fine") == "fine"
 
     asyncio.run(main())
+
+
+def test_statistics_that_callers_could_not_read_cost_no_connection():
+    async def main():
+        async with serving(Odd, slots=1) as (replica, caller):
+            for wrong in ({1: 2}, {"a": object()}, {"a": 1 << 70}):
+                with pytest.raises(TypeError, match="Statistics must be"):
+                    replica.tell_statistics(wrong)
+            replica.tell_statistics({"a": [1, "b"]})
+            assert await caller.call("fine") == "fine"
+
+    asyncio.run(main())
