@@ -33,7 +33,6 @@ __all__ = [
 T = TypeVar("T")
 R = TypeVar("R")
 _UNSET: Any = msgspec.UNSET
-_LEAST_S = 1e-3  # of a call after the deadline: 0 would mean that there is none
 _SERIALIZATIONS = ("cloudpickle", "pickle", "msgpack", "orjson")
 
 
@@ -193,7 +192,7 @@ class DeploymentHandle(Generic[T]):
             request.app_name or self.app_name,
             request.route,
             options.multiplexed_model_id,
-            max(_LEAST_S, request._deadline_s - time.monotonic()) if request._deadline_s else 0.0,
+            0.0,
             request.trace,
             options.session_id,
         )
@@ -235,6 +234,7 @@ class _Response(Generic[R]):
         self._allowed = frozenset((replica,)) if replica else None
         self._queue = queue = handle._own_queue()
         self._meta = meta = handle._meta()
+        self._deadline = current_request()._deadline
         self._method = method = handle._options.method_name
         self._stream = stream
         if any(isinstance(arg, _Response) for arg in args) or (
@@ -245,7 +245,7 @@ class _Response(Generic[R]):
         dumped = values.dump_arguments(args, kwargs)
         call = Call(0, method, meta, dumped.body, stream)
         self._exchange = exchange = Exchange(queue, call, self._sink, (args, kwargs), self._allowed)
-        exchange.kept = dumped.kept
+        exchange.kept, exchange.deadline = dumped.kept, self._deadline
         queue.submit(exchange)
 
     @property
@@ -297,7 +297,7 @@ class _Response(Generic[R]):
         if not self._cancelled:
             call = Call(0, self._method, self._meta, dumped.body, self._stream)
             self._exchange = exchange = Exchange(self._queue, call, self._sink, (args, kwargs), self._allowed)
-            exchange.kept = dumped.kept
+            exchange.kept, exchange.deadline = dumped.kept, self._deadline
             self._queue.submit(exchange)
 
     def _raise(self, outcome: Answer | BaseException) -> NoReturn:

@@ -27,6 +27,7 @@ from runtime.serve._wire.messages import (
     Start,
     Window,
 )
+from runtime.serve.context import Deadline
 
 Answer: TypeAlias = Result | Failure | Item | End | Start | Chunk | Event
 Sink: TypeAlias = Callable[[Answer | BaseException], None]
@@ -96,6 +97,7 @@ class Exchange:
         "allowed",
         "arguments",
         "begun",
+        "deadline",
         "expiry",
         "kept",
         "link",
@@ -130,8 +132,10 @@ class Exchange:
         """The object with the arguments, until the request has ended."""
         self.begun: asyncio.Future[None] | None = None
         """Is done when the request is sent."""
+        self.deadline: Deadline | None = None
+        """Of the request whose code makes it."""
         self.expiry: asyncio.TimerHandle | None = None
-        """Gives it up at the deadline of its caller."""
+        """Gives it up then."""
         self._on_end: Callable[[], None] | None = None
         self._is_at_replica = True  # or will be, or waits
         self.timer: asyncio.TimerHandle | None = None

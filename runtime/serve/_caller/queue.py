@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from typing import Any, Protocol
 from runtime.serve._core.published import Targets, load_targets
 from runtime.serve._core.slots import Borrower
 from runtime.serve._wire.messages import Call, Http, Want
-from runtime.serve.context import DeploymentID
+from runtime.serve.context import Deadline, DeploymentID
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from .demand import DemandReporter
@@ -130,21 +131,23 @@ class Queue:
         """`start` for requests with a sink, which takes the error."""
         if exchange.state is State.ENDED:
             return  # it was cancelled before it came here
-        limit_s = exchange.message.meta.deadline_s
+        deadline = exchange.deadline
         try:
             self.start(exchange)
         except Exception as error:
             exchange.fail(error)
         else:
-            if limit_s:
-                exchange.expiry = self.loop.call_later(limit_s, self._expire, exchange)
+            if deadline is not None and not deadline.is_met:
+                left_s = deadline.at_s - time.monotonic()
+                exchange.expiry = self.loop.call_later(max(0.0, left_s), self._expire, exchange, deadline)
 
-    def _expire(self, exchange: Exchange) -> None:
-        meta = exchange.message.meta
+    def _expire(self, exchange: Exchange, deadline: Deadline) -> None:
+        if deadline.is_met:
+            return
         where = f"It ran in {exchange.replica}." if exchange.replica else self.why_waiting()
         error = TimeoutError(
-            f"Request {meta.request_id} to {self.deployment_id} was cancelled after {meta.deadline_s:.3g} s, with the "
-            f"time limit (request_timeout_s) of the request that it belongs to. {where}"
+            f"The call of {self.deployment_id} was cancelled: request {exchange.message.meta.request_id}, which made "
+            f"it, is not answered within {deadline.limit_s:g} s (request_timeout_s). {where}"
         )
         exchange.give_up(error)
 
@@ -180,6 +183,7 @@ class Queue:
         replica = self.borrower.allow(exchange, allowed)
         if replica is not None:
             self.links[replica].begin(exchange)
+            self._sent += 1
         self._changed()
 
     def send_elsewhere(self, exchange: Exchange) -> None:

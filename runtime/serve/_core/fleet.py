@@ -227,8 +227,7 @@ class Fleet:
             if replica.is_live
         ]
         extra = rollout.surge(self._wanted, options.max_surge_percent)
-        plan = rollout.plan(seen, self._wanted, extra, self._squeeze)
-        self._squeeze = 0
+        plan, self._squeeze = rollout.plan(seen, self._wanted, extra, self._squeeze), 0
         effects: list[Effect] = []
         if now >= self._retry_s:
             effects += self._start(plan.start, now)

@@ -73,8 +73,8 @@ class Running(ABC):
     """
 
     __slots__ = (
-        "_credit", "_has_begun", "_is_unwanted", "_room", "_task", "began", "error", "meta", "number", "over", "peer",
-        "service", "status",
+        "_credit", "_deadline", "_has_begun", "_is_unwanted", "_room", "_task", "began", "error", "meta", "number",
+        "over", "peer", "service", "status",
     )  # fmt: skip
 
     method = ""
@@ -93,6 +93,7 @@ class Running(ABC):
         self._credit = WINDOW_BYTES
         self._room: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._deadline = context.Deadline(meta.deadline_s) if meta.deadline_s else None
         self._has_begun = False
         self._is_unwanted = False  # it was cancelled before its first turn
 
@@ -112,7 +113,7 @@ class Running(ABC):
             context.RequestContext(
                 meta.route, meta.request_id, meta.request_id, meta.app, meta.model_id, meta.session_id,
                 is_http_request=self.is_http, trace=meta.trace, _client=self.client,
-                _deadline_s=time.monotonic() + meta.deadline_s if meta.deadline_s else 0.0,
+                _deadline=self._deadline,
             )
         )  # fmt: skip
         try:
@@ -194,6 +195,8 @@ class Running(ABC):
         """Before the last message, which says what this returns: whether the caller keeps the slot."""
         self.over = True
         self.status = status
+        if self._deadline is not None and status != "CANCELLED":
+            self._deadline.is_met = True
         return self.service.finished(self)
 
     def _fail(self, kind: str, error: BaseException) -> None:

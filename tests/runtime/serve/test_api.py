@@ -61,12 +61,12 @@ def details() -> dict[str, Any]:
     return found
 
 
-def fetch(port: int, path: str = "/") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("GET", path)
-    answer = connection.getresponse()
+def fetch(port: int, path: str = "/", headers: dict[str, str] | None = None) -> tuple[int, str]:
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    client.request("GET", path, headers=headers or {})
+    answer = client.getresponse()
     text = answer.read().decode()
-    connection.close()
+    client.close()
     return answer.status, text
 
 
@@ -186,6 +186,31 @@ def test_what_waits_says_why(
     serve.delete("large")
     thread.join()
     assert "was deleted meanwhile" in str(raised[0])
+
+
+@serve.deployment(**LIGHT, max_ongoing_requests=1)
+class Endless:
+    async def wait(self) -> None:
+        await asyncio.Event().wait()
+
+    async def get(self) -> str:
+        return "free"
+
+
+@serve.deployment(**LIGHT)
+class Blocked:
+    def __init__(self, endless: Any) -> None:
+        self.endless = endless
+
+    def __call__(self, _: Any) -> Any:
+        return self.endless.wait.remote().result()
+
+
+def test_the_time_limit_of_a_request_ends_what_its_sync_code_waits_for(port: int) -> None:
+    serve.run(Blocked.bind(Endless.bind()), name="blocked", route_prefix="/blocked")
+    assert fetch(port, "/blocked", {"x-request-timeout-seconds": "0.2"})[0] == 408
+    assert serve.get_deployment_handle("Endless", "blocked").get.remote().result(timeout_s=20) == "free"
+    serve.delete("blocked")
 
 
 def test_no_request_fails_while_replicas_and_the_controller_are_replaced(port: int) -> None:

@@ -15,7 +15,7 @@ import pytest
 from runtime.serve._caller import caller as callers
 from runtime.serve._caller.exchange import State
 from runtime.serve._core.published import Targets
-from runtime.serve.context import RequestContext, _serve_request_context
+from runtime.serve.context import Deadline, RequestContext, _serve_request_context
 from runtime.serve.exceptions import BackPressureError, RayServeException, RequestCancelledError
 from runtime.serve.handle import DeploymentHandle, DeploymentResponse, DeploymentResponseGenerator
 from tests.polling import eventually
@@ -403,9 +403,10 @@ def test_options_that_a_replica_could_not_read_are_refused(options: dict[str, An
         DeploymentHandle("D", "app").options(**options)
 
 
-def test_calls_inherit_the_deadline_of_the_request_that_makes_them(calls: Calls) -> None:
+def test_calls_end_with_the_time_of_the_request_that_makes_them(calls: Calls) -> None:
     replica = calls.add(slots=1)
-    token = _serve_request_context.set(RequestContext(_deadline_s=time.monotonic() + 0.05))
+    deadline = Deadline(0.05)
+    token = _serve_request_context.set(RequestContext(_deadline=deadline))
     try:
         running, waiting = calls.handle.wait.remote(), calls.handle.remote()
         with pytest.raises(TimeoutError, match=f"request_timeout_s.*It ran in {replica.target.replica}"):
@@ -414,6 +415,9 @@ def test_calls_inherit_the_deadline_of_the_request_that_makes_them(calls: Calls)
             waiting.result(timeout_s=LIMIT_S)
         with pytest.raises(TimeoutError, match="request_timeout_s"):
             calls.handle.wait.remote().result(timeout_s=LIMIT_S)
+        deadline.is_met = True
+        assert (
+            calls.handle.remote(7).result(timeout_s=LIMIT_S) == 7
+        )  # the slot is free, and there is no limit
     finally:
         _serve_request_context.reset(token)
-    assert calls.handle.remote(7).result(timeout_s=LIMIT_S) == 7  # the slot is free
