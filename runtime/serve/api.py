@@ -191,7 +191,8 @@ def run_many(
     controller = connection.connect(options.runtime_env)
     built = [built_spec(each) for each in targets]
     start = configure(None, None, None)
-    connection.ask(controller.deploy.remote(built, start, wait_for_applications_running))
+    names = [spec.name for spec in built]
+    connection.ask(controller.deploy.remote(built, start, wait_for_applications_running), names)
     for spec in built:
         where = "" if spec.route_prefix is None else f" at {spec.route_prefix}"
         log.info("Application %s is deployed%s.", spec.name, where)
@@ -248,7 +249,7 @@ def delete(name: str, _blocking: bool = True) -> None:
     Raises:
         RayServeException: nothing is served.
     """
-    connection.ask(connection.running().delete.remote([name], _blocking))
+    connection.ask(connection.running().delete.remote([name], _blocking), [name])
 
 
 def status() -> ServeStatus:
@@ -342,7 +343,7 @@ def _check(target: RunTarget) -> None:
     if not target.name:
         raise RayServeException("The name of an application must be a non-empty string.")
     if "#" in target.name or "\0" in target.name:
-        raise ValueError(f"The name of an application must not contain '#': {target.name!r}.")
+        raise ValueError(f"The name of an application must not contain '#' or NUL: {target.name!r}.")
     if not isinstance(target.target, Application):
         raise TypeError(
             f"serve.run takes an application, which Deployment.bind() returns, not {target.target!r}."

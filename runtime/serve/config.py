@@ -131,16 +131,23 @@ class gRPCOptions(Settings):
         grpc_servicer_functions: import paths of the generated `add_..._to_server` functions.
         request_timeout_s: of a whole request; None for no limit.
         enable_reflection: whether tools may list the services.
+        ssl_keyfile, ssl_certfile: PEM files for TLS. Without them the server speaks plain text.
+        ssl_ca_certs: PEM file of authorities, one of which must have signed the certificate of a client.
     """
 
     port: int = DEFAULT_GRPC_PORT
     grpc_servicer_functions: list[str] | None = None
     request_timeout_s: float | None = None
     enable_reflection: bool = True
+    ssl_keyfile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_ca_certs: str | None = None
 
     def __post_init__(self) -> None:
         whole(self, "port", 0)
         number(self, "request_timeout_s", optional=True)
+        if bool(self.ssl_keyfile) != bool(self.ssl_certfile):
+            raise ValueError("ssl_keyfile and ssl_certfile are given together or not at all.")
         self.grpc_servicer_functions = list(self.grpc_servicer_functions or ())
 
     @property

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import time
 from contextvars import ContextVar
 from typing import Any
 
@@ -110,6 +111,23 @@ class ReplicaContext(msgspec.Struct):
         return self.replica_id.unique_id
 
 
+class Deadline:
+    """The time limit of a request of the ingress.
+
+    Attributes:
+        at_s: its end, on `time.monotonic()`.
+        limit_s: how long it was at first.
+        is_met: the request was answered in time: what its code has left running has no limit.
+    """
+
+    __slots__ = ("at_s", "is_met", "limit_s")
+
+    def __init__(self, limit_s: float) -> None:
+        self.at_s = time.monotonic() + limit_s
+        self.limit_s = limit_s
+        self.is_met = False
+
+
 class RequestContext(msgspec.Struct, frozen=True):
     """The request that the calling code answers.
 
@@ -121,6 +139,7 @@ class RequestContext(msgspec.Struct, frozen=True):
         grpc_context: of a gRPC request.
         is_http_request: whether it came by HTTP.
         trace: headers of a distributed trace.
+        _deadline: when its client gives up; None for never. Calls that its code makes have it, too.
     """
 
     route: str = ""
@@ -133,6 +152,7 @@ class RequestContext(msgspec.Struct, frozen=True):
     is_http_request: bool = False
     _client: str = ""
     trace: dict[str, str] = {}
+    _deadline: Deadline | None = None
 
 
 _NO_REQUEST = RequestContext()

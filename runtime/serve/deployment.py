@@ -64,8 +64,8 @@ class Deployment:
             raise TypeError("@serve.deployment must be called on a class or function.")
         if not isinstance(name, str):
             raise TypeError(f"The name of a deployment must be a string, not {name!r}.")
-        if not name or "#" in name:
-            raise ValueError(f"The name of a deployment must not be empty or contain '#': {name!r}.")
+        if not name or "#" in name or "\0" in name:
+            raise ValueError(f"The name of a deployment must not be empty or contain '#' or NUL: {name!r}.")
         self._code = code
         self._name = name
         self._given = dict(given)

@@ -12,9 +12,10 @@ from typing import Any, Generic, NoReturn, TypeVar
 import msgspec
 
 import runtime
+from runtime.exceptions import RaySystemError
 from runtime.object_ref import ObjectRef
 from runtime.serve._caller.caller import here
-from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange
+from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange, State
 from runtime.serve._caller.queue import Queue
 from runtime.serve._caller.reply import Reply, Stream
 from runtime.serve._wire import values
@@ -104,6 +105,7 @@ class DeploymentHandle(Generic[T]):
 
         Raises:
             ValueError: no such serialization.
+            TypeError: an option has a wrong type.
         """
         for chosen in (request_serialization, response_serialization):
             if chosen is not _UNSET and chosen not in _SERIALIZATIONS:
@@ -120,6 +122,10 @@ class DeploymentHandle(Generic[T]):
             "stream": stream,
         }
         changes = {name: value for name, value in given.items() if value is not _UNSET}
+        for name, value in changes.items():  # a replica closes a connection with messages that it cannot read
+            if not isinstance(value, bool if name == "stream" else str):
+                wanted = "True or False" if name == "stream" else "a string"
+                raise TypeError(f"The option {name} of a handle must be {wanted}, not {value!r}.")
         handle: DeploymentHandle[T] = DeploymentHandle(
             self.deployment_name, self.app_name, msgspec.structs.replace(self._options, **changes)
         )
@@ -228,6 +234,7 @@ class _Response(Generic[R]):
         self._allowed = frozenset((replica,)) if replica else None
         self._queue = queue = handle._own_queue()
         self._meta = meta = handle._meta()
+        self._deadline = current_request()._deadline
         self._method = method = handle._options.method_name
         self._stream = stream
         if any(isinstance(arg, _Response) for arg in args) or (
@@ -238,7 +245,7 @@ class _Response(Generic[R]):
         dumped = values.dump_arguments(args, kwargs)
         call = Call(0, method, meta, dumped.body, stream)
         self._exchange = exchange = Exchange(queue, call, self._sink, (args, kwargs), self._allowed)
-        exchange.kept = dumped.kept
+        exchange.kept, exchange.deadline = dumped.kept, self._deadline
         queue.submit(exchange)
 
     @property
@@ -282,10 +289,15 @@ class _Response(Generic[R]):
         except Exception as error:
             self._sink(error)
             return
+        except asyncio.CancelledError:  # the process leaves the cluster
+            self._sink(
+                RaySystemError(f"The process has left the cluster before request {self.request_id} was sent.")
+            )
+            raise
         if not self._cancelled:
             call = Call(0, self._method, self._meta, dumped.body, self._stream)
             self._exchange = exchange = Exchange(self._queue, call, self._sink, (args, kwargs), self._allowed)
-            exchange.kept = dumped.kept
+            exchange.kept, exchange.deadline = dumped.kept, self._deadline
             self._queue.submit(exchange)
 
     def _raise(self, outcome: Answer | BaseException) -> NoReturn:
@@ -360,7 +372,8 @@ class DeploymentResponse(_Response[R]):
             outcome = self._answers.wait(timeout_s)
         except TimeoutError:
             raise TimeoutError(
-                f"Request {self.request_id} to {self._queue.deployment_id} has no result after {timeout_s} s."
+                f"Request {self.request_id} to {self._queue.deployment_id} has no result after {timeout_s} s. "
+                + self._where()
             ) from None
         if self._value_loaded is not _UNSET:
             return self._value_loaded  # type: ignore[no-any-return]
@@ -369,6 +382,14 @@ class DeploymentResponse(_Response[R]):
         assert self._exchange is not None
         value = self._value_loaded = self._exchange.load(outcome.body)
         return value  # type: ignore[no-any-return]
+
+    def _where(self) -> str:
+        """What the call waits for."""
+        if self._exchange is None:
+            return "It waits for the responses among its arguments."
+        if self._exchange.state is State.WAITING:
+            return self._queue.why_waiting()
+        return f"It runs in {self._exchange.replica}."
 
     def __await__(self) -> Generator[Any, None, R]:
         """The result. If the awaiting task is cancelled, so is the call."""

@@ -27,6 +27,7 @@ from runtime.serve._wire.messages import (
     Start,
     Window,
 )
+from runtime.serve.context import Deadline
 
 Answer: TypeAlias = Result | Failure | Item | End | Start | Chunk | Event
 Sink: TypeAlias = Callable[[Answer | BaseException], None]
@@ -96,6 +97,8 @@ class Exchange:
         "allowed",
         "arguments",
         "begun",
+        "deadline",
+        "expiry",
         "kept",
         "link",
         "losses",
@@ -129,6 +132,10 @@ class Exchange:
         """The object with the arguments, until the request has ended."""
         self.begun: asyncio.Future[None] | None = None
         """Is done when the request is sent."""
+        self.deadline: Deadline | None = None
+        """Of the request whose code makes it."""
+        self.expiry: asyncio.TimerHandle | None = None
+        """Gives it up then."""
         self._on_end: Callable[[], None] | None = None
         self._is_at_replica = True  # or will be, or waits
         self.timer: asyncio.TimerHandle | None = None
@@ -207,13 +214,17 @@ class Exchange:
 
     def cancel(self) -> None:
         """Nobody waits for the answer any more. A request that runs is cancelled; what still comes is dropped."""
+        self.give_up(asyncio.CancelledError())
+
+    def give_up(self, error: BaseException) -> None:
+        """`cancel` with an error for its user."""
         if self.state is State.ENDED:
             return
         if self.state is State.WAITING:
             self.queue.forget(self)
         elif self.link is not None:
             self.link.send(Cancel(self.number))
-        self.fail(asyncio.CancelledError())
+        self.fail(error)
 
     def load(self, body: bytes) -> Any:
         """The value of the body of a `Result` or `Item`; may wait for the object store.
@@ -286,6 +297,7 @@ class Exchange:
             self._accept(message.body)
         if self.state is State.SENT:
             self.state = State.ENDED
+            self._stop_clock()
             self._hand_over(message)
         self.ended_at_replica()
 
@@ -295,6 +307,7 @@ class Exchange:
             return
         waited = self.state is State.WAITING
         self.state = State.ENDED
+        self._stop_clock()
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
@@ -333,6 +346,11 @@ class Exchange:
         self._give_room()
 
     # ------------------------------------------------------------ inside
+
+    def _stop_clock(self) -> None:
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
 
     def _accept(self, body: bytes) -> None:
         """Takes the reference over. The replica may let go of it once the object's owner knows of this process."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
+import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Protocol
@@ -11,7 +13,7 @@ from typing import Any, Protocol
 from runtime.serve._core.published import Targets, load_targets
 from runtime.serve._core.slots import Borrower
 from runtime.serve._wire.messages import Call, Http, Want
-from runtime.serve.context import DeploymentID
+from runtime.serve.context import Deadline, DeploymentID
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from .demand import DemandReporter
@@ -19,6 +21,11 @@ from .exchange import Exchange, State
 from .link import Link
 from .measures import QueueMeasures
 from .routing import ByModel, Routing
+
+log = logging.getLogger(__name__)
+
+STALL_S = 30.0
+"""While requests wait and none is sent for so long, a warning says what they wait for."""
 
 
 class Host(Protocol):
@@ -66,6 +73,8 @@ class Queue:
         """Of all replicas that take requests, and of those that still answer some."""
         self._routing: Routing = ByModel(self)
         self._will_tell = False
+        self._stall: asyncio.TimerHandle | None = None
+        self._sent = 0  # requests, since the last look at `_stall`
 
     @property
     def waiting(self) -> int:
@@ -99,11 +108,12 @@ class Queue:
                 async with asyncio.timeout(timeout_s):
                     await exchange.begun
             except TimeoutError:
+                found = (
+                    f"Request {message.meta.request_id} was not sent within {timeout_s} s; {self.waiting} requests "
+                    f"wait here. {self.why_waiting()}"
+                )
                 exchange.cancel()
-                raise TimeoutError(
-                    f"No replica of {self.deployment_id} had a slot for request {message.meta.request_id} within "
-                    f"{timeout_s} s; {self.waiting} requests wait here. Add replicas, or raise max_ongoing_requests."
-                ) from None
+                raise TimeoutError(found) from None
             except asyncio.CancelledError:
                 exchange.cancel()
                 raise
@@ -119,17 +129,46 @@ class Queue:
             if targets.state != "running":
                 raise self._unavailable(targets)
             if 0 <= targets.most_queued <= self.borrower.waiting and self._queued() >= targets.most_queued:
-                raise BackPressureError(self._queued(), targets.most_queued)
+                raise BackPressureError(self._queued(), targets.most_queued, **targets.backpressure)
         self._ask(exchange, first=False)
 
     def start_or_fail(self, exchange: Exchange) -> None:
         """`start` for requests with a sink, which takes the error."""
         if exchange.state is State.ENDED:
             return  # it was cancelled before it came here
+        deadline = exchange.deadline
         try:
             self.start(exchange)
         except Exception as error:
             exchange.fail(error)
+        else:
+            if deadline is not None and not deadline.is_met:
+                left_s = deadline.at_s - time.monotonic()
+                exchange.expiry = self.loop.call_later(max(0.0, left_s), self._expire, exchange, deadline)
+
+    def _expire(self, exchange: Exchange, deadline: Deadline) -> None:
+        if deadline.is_met:
+            return
+        where = f"It ran in {exchange.replica}." if exchange.replica else self.why_waiting()
+        error = TimeoutError(
+            f"The call of {self.deployment_id} was cancelled: request {exchange.message.meta.request_id}, which made "
+            f"it, is not answered within {deadline.limit_s:g} s (request_timeout_s). {where}"
+        )
+        exchange.give_up(error)
+
+    def why_waiting(self) -> str:
+        """What requests wait for. From any thread."""
+        targets, what = self.targets, self.deployment_id
+        if targets is None:
+            return f"Nothing is known of {what}: no such deployment runs in this cluster. Deploy it with serve.run."
+        if not targets.replicas:
+            return f"{what} has no replica that serves: serve.status() tells what they wait for."
+        if not self.borrower.replicas:
+            return f"None of the {len(targets.replicas)} replicas of {what} can be reached; the caller tries again."
+        return (
+            f"No slot of {what} is free: its replicas run as many requests as they may, or code that blocks an event "
+            "loop keeps one from answering. Add replicas, or raise max_ongoing_requests."
+        )
 
     def submit(self, exchange: Exchange) -> None:
         """Sends a new request whose answer goes to a sink, which also takes the errors. From any thread, without
@@ -149,6 +188,7 @@ class Queue:
         replica = self.borrower.allow(exchange, allowed)
         if replica is not None:
             self.links[replica].begin(exchange)
+            self._sent += 1
         self._changed()
 
     def send_elsewhere(self, exchange: Exchange) -> None:
@@ -173,7 +213,19 @@ class Queue:
             if exchange.allowed is None:
                 self._routing.wait(exchange)
             self.caller.measures.changed(self)
+            if self._stall is None:
+                self._sent = 0
+                self._stall = self.loop.call_later(STALL_S, self._look_for_stall)
             self._changed()
+
+    def _look_for_stall(self) -> None:
+        self._stall = None
+        if not self.waiting:
+            return
+        if not self._sent:
+            log.warning("%d requests wait for more than %g s. %s", self.waiting, STALL_S, self.why_waiting())
+        self._sent = 0
+        self._stall = self.loop.call_later(STALL_S, self._look_for_stall)
 
     def _queued(self) -> int:
         """How many wait without a free slot anywhere, as far as is known here."""
@@ -252,6 +304,8 @@ class Queue:
 
     def close(self, error: BaseException) -> None:
         """Fails what waits and ends the connections."""
+        if self._stall is not None:
+            self._stall.cancel()
         self._routing.close()
         for exchange in self.borrower.clear():
             exchange.fail(error)
@@ -268,6 +322,7 @@ class Queue:
 
     def served(self) -> None:
         """Requests wait no more: they were sent."""
+        self._sent += 1
         if self.targets is not None and self.targets.scales:
             self.caller.demand.changed(self)
 

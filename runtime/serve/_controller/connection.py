@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import runtime
 from runtime._extension import workers
+from runtime.exceptions import RayError
 from runtime.serve._core.controller import DeployFailed, Refused
 from runtime.serve._core.published import CONTROLLER, NAMESPACE
 from runtime.serve._core.world import HEAD
@@ -17,6 +19,10 @@ PRELOAD = (
     "runtime.serve._ingress.actor",
 )
 """Imported once per node by the process that all actors of serving are forked from."""
+log = logging.getLogger(__name__)
+
+TELL_S = 35.0
+"""How often a call that waits says what for. The controller calls a start slow after 30 s."""
 TIMEOUT_S = 60.0
 """After so long without a status the controller counts as unreachable."""
 
@@ -71,8 +77,11 @@ def connect(runtime_env: Mapping[str, Any] | None = None) -> Any:
     )
 
 
-def ask(result: Any) -> Any:
-    """The answer to a call of the controller. It waits for as long as the controller waits.
+def ask(result: Any, apps: Collection[str] = ()) -> Any:
+    """The answer to a call of the controller. It waits for as long as the controller waits, and logs why.
+
+    Args:
+        apps: the applications that the call waits for.
 
     Raises:
         RuntimeError: an application could not be deployed.
@@ -81,11 +90,30 @@ def ask(result: Any) -> Any:
     from runtime.serve.exceptions import RayServeException
 
     try:
+        while apps and not runtime.wait([result], timeout=TELL_S)[0]:
+            _tell(apps)
         return runtime.get(result)
     except DeployFailed as error:
         raise RuntimeError(_reason(error)) from None
     except Refused as error:
         raise RayServeException(_reason(error)) from None
+
+
+def _tell(apps: Collection[str]) -> None:
+    """Logs what applications wait for."""
+    controller = find()
+    try:
+        details = {} if controller is None else runtime.get(controller.details.remote(), timeout=TIMEOUT_S)
+    except (RayError, TimeoutError) as error:
+        log.warning("The Serve controller does not answer, and is asked again: %s", error)
+        return
+    for name, app in details.get("applications", {}).items():
+        if name in apps:
+            for deployment in app["deployments"].values():
+                log.info(
+                    "Application %s waits: deployment %s is %s. %s",
+                    name, deployment["name"], deployment["status"], deployment["message"],
+                )  # fmt: skip
 
 
 def _reason(error: BaseException) -> str:

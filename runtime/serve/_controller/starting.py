@@ -21,8 +21,13 @@ def configure(
     http = HTTPOptions.model_validate(http or {})
     grpc = gRPCOptions.model_validate(grpc or {})
     chosen = ProxyLocation._normalize(location) or http.location or ProxyLocation.EveryNode
-    if http.host is None:
-        chosen = ProxyLocation.Disabled
+    if http.host is None:  # then there are ingresses for gRPC only
+        has_grpc = bool(grpc.grpc_servicer_functions)
+        chosen = (
+            ProxyLocation._normalize(location) or ProxyLocation.EveryNode
+            if has_grpc
+            else ProxyLocation.Disabled
+        )
     values = http.model_dump()
     for name in ("location", "middlewares", "num_cpus"):
         del values[name]

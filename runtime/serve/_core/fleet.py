@@ -36,10 +36,6 @@ from runtime.serve._core.world import World
 
 FAILED_CHECKS = 3
 """So many failed health checks in a row stop a replica."""
-STARTS_PER_REPLICA = 3
-"""So many failed starts per wanted replica fail a deployment."""
-FIRST_RETRY_S = 0.1
-LONGEST_RETRY_S = 64.0
 ROOM_S = 1.0
 """After so long without a process for a new replica it is looked whether old ones hold its resources."""
 KILL_S = 5.0
@@ -231,12 +227,11 @@ class Fleet:
             if replica.is_live
         ]
         extra = rollout.surge(self._wanted, options.max_surge_percent)
-        plan = rollout.plan(seen, self._wanted, extra, self._squeeze)
-        self._squeeze = 0
+        plan, self._squeeze = rollout.plan(seen, self._wanted, extra, self._squeeze), 0
         effects: list[Effect] = []
         if now >= self._retry_s:
             effects += self._start(plan.start, now)
-        for replica_id in plan.update[: self._most_updates()]:
+        for replica_id in plan.update[: self._most_updates(now)]:
             effects += self._update(self.replicas[replica_id], now)
         self._stop_all([self.replicas[replica_id] for replica_id in plan.stop], now)
         effects += self._look_for_room()
@@ -244,13 +239,17 @@ class Fleet:
             effects += self._close_ranks(now)
         return effects
 
-    def _most_updates(self) -> int:
-        """One replica takes new options before the others do: if it fails, they go on with the options before."""
+    def _most_updates(self, now: float) -> int:
+        """One replica takes new options before the others do: if it fails, they go on with the options before. If it
+        could not even go on with those, the replica that is started for it is the next to try the new ones."""
         options = digest(self.spec.options)
-        live = [each for each in self.replicas.values() if each.is_live and each.serves]
-        if any(self._is_current(each) and each.record.options == options for each in live):
-            return len(live)
-        return 0 if self._failures or any(each.taking for each in live) else 1
+        live = [each for each in self.replicas.values() if each.is_live]
+        serving = [each for each in live if each.serves]
+        if any(self._is_current(each) and each.record.options == options for each in serving):
+            return len(serving)
+        if now < self._retry_s or any(each.taking for each in serving):
+            return 0
+        return 0 if self._failures and (len(live) < self._wanted or len(serving) < len(live)) else 1
 
     def _close_ranks(self, now: float) -> list[Effect]:
         """Ranks are without gaps once all replicas run: what was started beside others may have a higher one."""
@@ -350,7 +349,7 @@ class Fleet:
         replica.taking = digest(self.spec.options)
         self._checks += 1
         key = ("update", replica.id, self._checks, replica.taking)
-        return [Call(key, replica.key, "reconfigure", [self.spec.options, replica.record.rank])]
+        return [Call(key, replica.key, "reconfigure", [self.spec.options, replica.record.rank], fetch=True)]
 
     def _stop_all(self, replicas: Sequence[Replica], now: float) -> None:
         """They stop once callers know of it."""
@@ -414,7 +413,12 @@ class Fleet:
             case "update" if replica.state is ReplicaState.UPDATING:
                 replica.step(ReplicaInput.READY, now)
                 replica.taking = ""
-                return forget + self._keep(replica, options=key[3])
+                if not event.value:
+                    return forget + self._keep(replica, options=key[3])
+                message = (
+                    f"{replica_id} goes on with the options before, as the new ones failed: {event.value}"
+                )
+                return forget + self._fail(DeploymentInput.START_FAILED, message, now)
             case "check":
                 return forget + self._checked(replica, key[2], "", now)
             case "drain":
@@ -549,8 +553,7 @@ class Fleet:
             if not delays:
                 return []  # it ran; it is replaced, and perhaps it was of the version before
             self._failures += 1
-            most = self.spec.options.max_constructor_retry_count
-            bound = max(1, min(most, STARTS_PER_REPLICA * max(1, self._wanted)))
+            bound = rollout.most_failures(self.spec.options.max_constructor_retry_count, self._wanted)
             if self._failures >= bound:
                 self.state.step(event, now, f"{message}\n(failure {self._failures} of {bound}: given up)")
                 return []
@@ -560,8 +563,7 @@ class Fleet:
         if not delays:
             return []
         self._streak += 1
-        rounds = (self._streak - 1) // max(1, self._wanted)
-        delay_s = min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(rounds, 20))
+        delay_s = rollout.retry_delay_s(self._streak, self._wanted)
         self._retry_s = now + delay_s
         return [Sleep(("retry", self.app, self.name), delay_s)]
 

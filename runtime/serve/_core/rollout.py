@@ -34,6 +34,27 @@ class Plan(msgspec.Struct, frozen=True):
     update: tuple[str, ...] = ()
 
 
+STARTS_PER_REPLICA = 3
+"""So many failed starts per wanted replica fail a deployment."""
+FIRST_RETRY_S = 0.1
+LONGEST_RETRY_S = 64.0
+
+
+def most_failures(limit: int, wanted: int) -> int:
+    """With so many failures a deployment has failed.
+
+    Args:
+        limit: its max_constructor_retry_count.
+    """
+    return max(1, min(limit, STARTS_PER_REPLICA * max(1, wanted)))
+
+
+def retry_delay_s(streak: int, wanted: int) -> float:
+    """How long to wait after the last of so many failures in a row: twice as long after each round of `wanted`."""
+    rounds = (streak - 1) // max(1, wanted)
+    return float(min(LONGEST_RETRY_S, FIRST_RETRY_S * 2 ** min(rounds, 20)))
+
+
 def surge(wanted: int, percent: int = 0) -> int:
     """How many replicas more than wanted there may be while versions change: by default half of them, and one at
     least."""

@@ -11,7 +11,7 @@ from runtime.serve._core.specs import DeploymentOptions
 from runtime.serve._core.states import ReplicaState
 
 SLOW_S = 30.0
-"""A replica that starts for longer is mentioned in the status."""
+"""A replica that starts, or takes options, for longer is mentioned in the status."""
 WORDS = {
     ReplicaState.STARTING: "to start",
     ReplicaState.UPDATING: "to take its options",
@@ -22,7 +22,8 @@ WORDS = {
 
 def slow(replicas: Iterable[Replica], options: DeploymentOptions, now: float) -> str:
     """For the status; "" if nothing takes long."""
-    late = [each for each in replicas if each.state is ReplicaState.STARTING and now - each.since_s >= SLOW_S]
+    found = list(replicas)
+    late = [each for each in found if each.state is ReplicaState.STARTING and now - each.since_s >= SLOW_S]
     unplaced = sum(not each.is_up for each in late)
     parts = []
     if unplaced:
@@ -35,6 +36,11 @@ def slow(replicas: Iterable[Replica], options: DeploymentOptions, now: float) ->
         )
     if len(late) > unplaced:
         parts.append(f"The constructors of {len(late) - unplaced} replicas take more than {SLOW_S:g} s.")
+    updating = sum(each.state is ReplicaState.UPDATING and now - each.since_s >= SLOW_S for each in found)
+    if updating:
+        parts.append(
+            f"{updating} replicas take more than {SLOW_S:g} s for their new options (`reconfigure`)."
+        )
     return " ".join(parts)
 
 

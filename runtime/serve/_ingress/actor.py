@@ -90,6 +90,9 @@ class Ingress:
             return self._started
         if processes is None:
             processes = settings.SERVE_INGRESS_PROCESSES.get()
+        routes = internal_kv._internal_kv_get(ROUTES, namespace=NAMESPACE)
+        if routes is not None:  # a restarted one answers none of the first requests by 404
+            self._wait(self._take_routes(routes), START_TIMEOUT_S)
         began = self._wait(self._start(http, grpc), START_TIMEOUT_S)
         self._follow_routes()
         # The ports that were chosen: the other processes, and this one after a restart, take the same.
@@ -156,7 +159,7 @@ class Ingress:
             from runtime.serve._wire.values import load_failure
 
             self._grpc = GrpcServer(rpc, self._table, queue_of, load_failure, Measures("grpc", self._node_id))
-            grpc_port = await self._grpc.start(web.host or "127.0.0.1")
+            grpc_port = await self._grpc.start(web.host or self._session.get("host") or "127.0.0.1")
         return {"host": web.host, "port": port, "grpc_port": grpc_port}
 
     async def _drain(self, timeout_s: float) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import pathlib
 from typing import TYPE_CHECKING, Any
 
 from .measures import Measures
@@ -58,9 +59,12 @@ class GrpcServer:
             The port.
 
         Raises:
-            RuntimeError: another program has the port.
+            RuntimeError: another program has the port, or the files for TLS cannot be used.
+            OSError: a file for TLS cannot be read.
         """
         import grpc.aio
+
+        credentials = self._credentials()
 
         server = self._server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((self._app,))
@@ -68,7 +72,11 @@ class GrpcServer:
             self._reflect(server)
         address = f"[{host}]" if ":" in host else host
         try:
-            port = int(server.add_insecure_port(f"{address}:{self._options.port}"))
+            place = f"{address}:{self._options.port}"
+            if credentials is None:
+                port = int(server.add_insecure_port(place))
+            else:
+                port = int(server.add_secure_port(place, credentials))
         except RuntimeError as error:
             raise RuntimeError(
                 f"The gRPC server cannot listen on {address}:{self._options.port}: {error}. Stop the program that has "
@@ -95,6 +103,16 @@ class GrpcServer:
         finally:
             looking.cancel()
         return left
+
+    def _credentials(self) -> Any:
+        options = self._options
+        if not options.ssl_keyfile or not options.ssl_certfile:
+            return None
+        import grpc
+
+        pair = [pathlib.Path(file).read_bytes() for file in (options.ssl_keyfile, options.ssl_certfile)]
+        trusted = pathlib.Path(options.ssl_ca_certs).read_bytes() if options.ssl_ca_certs else None
+        return grpc.ssl_server_credentials([tuple(pair)], trusted, trusted is not None)
 
     def _reflect(self, server: Any) -> None:
         try:

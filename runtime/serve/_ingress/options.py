@@ -35,12 +35,17 @@ class GrpcOptions(msgspec.Struct, frozen=True):
     Attributes:
         grpc_servicer_functions: import paths of `add_..._to_server` functions; none starts no gRPC server.
         enable_reflection: offers server reflection where grpcio-reflection is installed.
+        ssl_keyfile, ssl_certfile: PEM files for TLS; without them the server speaks plain text.
+        ssl_ca_certs: PEM file; clients must then show a certificate of one of these authorities.
     """
 
     port: int = 9000
     grpc_servicer_functions: list[str] = []
     request_timeout_s: float | None = None
     enable_reflection: bool = True
+    ssl_keyfile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_ca_certs: str | None = None
 
 
 def http_options(values: dict[str, Any]) -> HttpOptions:
@@ -59,9 +64,12 @@ def grpc_options(values: dict[str, Any]) -> GrpcOptions:
     """Checked.
 
     Raises:
-        ValueError: an option has a wrong type.
+        ValueError: an option has a wrong type, or only one of the files for TLS is given.
     """
-    return _convert(values, GrpcOptions, "grpc_options")
+    options = _convert(values, GrpcOptions, "grpc_options")
+    if bool(options.ssl_keyfile) != bool(options.ssl_certfile):
+        raise ValueError("grpc_options: give both ssl_keyfile and ssl_certfile, or neither.")
+    return options
 
 
 def limit_s(timeout_s: float | None) -> float | None:

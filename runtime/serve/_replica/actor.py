@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NoReturn, TypeVar
 
 import runtime
-from runtime import cloudpickle
+from runtime import cloudpickle, exceptions
 from runtime._extension.process import connected
 from runtime.serve import context, multiplex
 from runtime.serve._core.published import CONTROLLER, NAMESPACE, REPEAT_S, Load
@@ -23,7 +23,7 @@ from runtime.serve._core.specs import DeploymentOptions, DeploymentSpec, Replica
 from runtime.serve._replica.log import NAME, ReplicaLog
 from runtime.serve._replica.service import Service
 from runtime.serve._replica.threads import Threads
-from runtime.serve._replica.user_code import CHECK, UserCode
+from runtime.serve._replica.user_code import CHECK, RECONFIGURE, UserCode
 
 T = TypeVar("T")
 
@@ -101,12 +101,16 @@ class Replica:
             threading.Thread(target=run, name="serve", daemon=True).start()
         return self._on_loop(self._start())
 
-    def reconfigure(self, options: DeploymentOptions, rank: int) -> None:
+    def reconfigure(self, options: DeploymentOptions, rank: int) -> str:
         """Applies other options to the running replica.
 
-        Raises: what the user's `reconfigure` raises.
+        Returns:
+            "", or the traceback of the user's `reconfigure` if it raised: the replica goes on with the options that it
+            had, which the user's code got once more.
+
+        Raises: what that second call raises. The replica cannot be used any more.
         """
-        self._on_loop(self._reconfigure(options, rank))
+        return self._on_loop(self._reconfigure(options, rank))
 
     def check_health(self) -> None:
         """Runs the user's `check_health`, if there is one: sync code on the calling thread, so that a long request does
@@ -228,7 +232,17 @@ class Replica:
             )
         )
 
-    async def _reconfigure(self, options: DeploymentOptions, rank: int) -> None:
+    async def _reconfigure(self, options: DeploymentOptions, rank: int) -> str:
+        before = self._options, self._rank
+        try:
+            await self._take(options, rank)
+        except Exception as error:
+            logger.exception("The replica did not take its new options, and goes on with those before.")
+            await self._take(*before)
+            return str(exceptions.RayTaskError.from_exception(error, f"{self._spec.name}.{RECONFIGURE}"))
+        return ""
+
+    async def _take(self, options: DeploymentOptions, rank: int) -> None:
         assert self._service is not None
         assert self._user is not None
         assert self._log is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 from runtime.serve._replica import calls
 from runtime.serve._replica.asgi_app import VERSIONS
-from runtime.serve._replica.responses import TEXT, Headers, chunk_of, response_of
+from runtime.serve._replica.responses import TEXT, Headers, chunk_of, response_of, sendable
 from runtime.serve._replica.running import Host, Peer, Running, text_of
 from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, End, Event, Http, Start
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
@@ -204,7 +204,10 @@ class RunningHttp(Running):
         if kind == "http.response.body":
             if not self._started or self.over:
                 raise RuntimeError("`http.response.body` before the start or after the end of the response.")
-            await self._send_body(message.get("body", b""), message.get("more_body", False))
+            body = message.get("body", b"")
+            if not isinstance(body, bytes | bytearray | memoryview):
+                raise TypeError(f"The body of a response must be bytes, not {type(body).__name__}.")
+            await self._send_body(body, message.get("more_body", False))
         elif kind == "http.response.start":
             if self._started:
                 raise RuntimeError("`http.response.start` was sent already.")
@@ -213,9 +216,10 @@ class RunningHttp(Running):
             raise RuntimeError(f"`{kind}` is no message of an HTTP response.")
 
     def _respond(self, status: int, headers: Iterable[Any]) -> None:
+        start = Start(self.number, *sendable(status, headers))
         self._started = True
         self._response_status = status
-        self.send(Start(self.number, status, list(headers)))
+        self.send(start)
 
     async def _send_body(self, body: Any, more: bool) -> None:
         if len(body) > PIECE_BYTES:

@@ -22,6 +22,8 @@ from runtime.serve import context
 NAME = "ray.serve"
 MAX_BYTES = 100 << 20
 BACKUPS = 5
+MOST_LETTERS = 150
+"""Of the names of an application and a deployment in the name of a file, which has 255 bytes at most."""
 
 _READY = "serve_ready"  # attribute of a record that is formatted already
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", _READY}
@@ -126,8 +128,10 @@ class ReplicaLog:
             self._formatter = _TextFormatter(f"{name} {self._replica.unique_id}", attributes)
         folder = config.get("logs_dir") or self._folder
         os.makedirs(folder, exist_ok=True)
-        safe = "".join(letter if letter.isalnum() or letter in "-._" else "_" for letter in name)
-        self.path = os.path.join(folder, f"replica_{safe}_{self._replica.unique_id}.log")
+        safe = "".join(
+            letter if (letter.isascii() and letter.isalnum()) or letter in "-._" else "_" for letter in name
+        )
+        self.path = os.path.join(folder, f"replica_{safe[:MOST_LETTERS]}_{self._replica.unique_id}.log")
         self._file = logging.handlers.RotatingFileHandler(
             self.path, maxBytes=MAX_BYTES, backupCount=BACKUPS, delay=True
         )

@@ -9,6 +9,7 @@ import decimal
 import enum
 import json
 import pathlib
+import re
 import sys
 import uuid
 from collections.abc import Iterable, Mapping
@@ -19,6 +20,32 @@ Headers = list[tuple[bytes, bytes]]
 TEXT: Headers = [(b"content-type", b"text/plain; charset=utf-8")]
 _PLAIN: Headers = [(b"content-type", b"text/plain")]
 _JSON: Headers = [(b"content-type", b"application/json")]
+
+
+_BAD_NAME = re.compile(rb"[^!#$%&'*+\-.^_`|~0-9A-Za-z]")
+_BAD_VALUE = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+def sendable(status: Any, headers: Iterable[Any]) -> tuple[int, Headers]:
+    """The status and the headers of a response of the user's code, checked: what HTTP cannot have would cost the client
+    its connection, and what the caller cannot read would cost all callers theirs.
+
+    Raises:
+        TypeError: something has a wrong type.
+        ValueError: no such status, or a header with characters that may not be there.
+    """
+    if not isinstance(status, int):
+        raise TypeError(f"The status of a response must be an integer, not {status!r}.")
+    if not 200 <= status <= 599:
+        raise ValueError(f"The status of a response must be from 200 to 599, not {status}.")
+    found = []
+    for name, value in headers:
+        if not isinstance(name, bytes) or not isinstance(value, bytes):
+            raise TypeError(f"Name and value of a response header must be bytes, not {name!r}: {value!r}.")
+        if not name or _BAD_NAME.search(name) or _BAD_VALUE.search(value):
+            raise ValueError(f"HTTP cannot have the response header {name!r}: {value!r}.")
+        found.append((name, value))
+    return int(status), found
 
 
 def response_of(value: Any) -> tuple[Headers, bytes]:

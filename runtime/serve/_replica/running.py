@@ -73,7 +73,8 @@ class Running(ABC):
     """
 
     __slots__ = (
-        "_credit", "_room", "_task", "began", "error", "meta", "number", "over", "peer", "service", "status",
+        "_credit", "_deadline", "_has_begun", "_is_unwanted", "_room", "_task", "began", "error", "meta", "number",
+        "over", "peer", "service", "status",
     )  # fmt: skip
 
     method = ""
@@ -92,6 +93,9 @@ class Running(ABC):
         self._credit = WINDOW_BYTES
         self._room: asyncio.Future[None] | None = None
         self._task: asyncio.Task[None] | None = None
+        self._deadline = context.Deadline(meta.deadline_s) if meta.deadline_s else None
+        self._has_begun = False
+        self._is_unwanted = False  # it was cancelled before its first turn
 
     @property
     def target(self) -> str:
@@ -103,21 +107,25 @@ class Running(ABC):
         self._task = self.service.loop.create_task(self._run(), context=self.service.context.copy())
 
     async def _run(self) -> None:
+        self._has_begun = True
         meta = self.meta
         context._serve_request_context.set(
             context.RequestContext(
                 meta.route, meta.request_id, meta.request_id, meta.app, meta.model_id, meta.session_id,
                 is_http_request=self.is_http, trace=meta.trace, _client=self.client,
+                _deadline=self._deadline,
             )
         )  # fmt: skip
         try:
+            if self._is_unwanted:
+                raise asyncio.CancelledError
             await self._answer()
         except asyncio.CancelledError as error:
             self._fail(CANCELLED, error)
-        except (SystemExit, KeyboardInterrupt) as error:  # of the user's code: it must not end the event loop
-            self._fail(USER, error)
         except Exception as error:
             self._fail(CANCELLED if self.is_departure(error) else USER, error)
+        except BaseException as error:  # of the user's code: its caller waits, and the event loop must go on
+            self._fail(USER, error)
         finally:
             self.service.ended(self)
 
@@ -138,7 +146,9 @@ class Running(ABC):
 
     def cancel(self) -> None:
         """Its caller does not wait any more, or the replica stops."""
-        if self._task is not None:
+        if not self._has_begun:
+            self._is_unwanted = True  # a task that is cancelled before its first turn would not even answer
+        elif self._task is not None:
             self._task.cancel()
 
     def window(self, size: int) -> None:
@@ -185,6 +195,8 @@ class Running(ABC):
         """Before the last message, which says what this returns: whether the caller keeps the slot."""
         self.over = True
         self.status = status
+        if self._deadline is not None and status != "CANCELLED":
+            self._deadline.is_met = True
         return self.service.finished(self)
 
     def _fail(self, kind: str, error: BaseException) -> None:

@@ -148,7 +148,12 @@ class Service:
             self._tell(Models(ids))
 
     def tell_statistics(self, statistics: dict[str, Any]) -> None:
-        """Tells all callers what routers see of this replica."""
+        """Tells all callers what routers see of this replica.
+
+        Raises:
+            TypeError: they cannot travel as a dict of strings and plain values.
+        """
+        messages.check_statistics(statistics)
         if statistics != self._statistics:
             self._statistics = statistics
             self._tell(Statistics(statistics))

@@ -240,6 +240,20 @@ class Statistics(Message, frozen=True, tag=29):
     values: dict[str, Any]
 
 
+def check_statistics(values: dict[str, Any]) -> None:
+    """What a receiver cannot read would cost all callers their connections.
+
+    Raises:
+        TypeError: see `Service.tell_statistics`.
+    """
+    try:
+        msgspec.msgpack.decode(msgspec.msgpack.encode(values), type=dict[str, Any])
+    except (msgspec.MsgspecError, TypeError, ValueError, OverflowError) as error:
+        raise TypeError(
+            f"Statistics must be a dict of strings and plain values (numbers, strings, lists, dicts): {error}."
+        ) from error
+
+
 FromCaller: TypeAlias = Hello | Want | Return | Call | Http | Cancel | Chunk | Event | Window
 FromReplica: TypeAlias = (
     Welcome

@@ -203,7 +203,9 @@ class StandIn:
                 self._begin(connection, message)
             case Cancel():
                 if task := self._tasks.get((connection, message.number)):
-                    task.cancel()
+                    asyncio.get_running_loop().call_soon(
+                        task.cancel
+                    )  # before its first turn it would not answer
             case Window():
                 self._kept[connection].used(message.number, message.size)
                 place = connection, message.number

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import logging
 import os
 import signal
 import threading
@@ -14,7 +15,9 @@ import pytest
 
 import runtime
 from runtime import serve
+from runtime.serve._controller import connection
 from runtime.serve.exceptions import RayServeException
+from runtime.serve.handle import DeploymentHandle
 from runtime.serve.schema import ApplicationStatus, DeploymentStatus, ProxyStatus, ReplicaState
 from tests.polling import eventually
 
@@ -58,12 +61,12 @@ def details() -> dict[str, Any]:
     return found
 
 
-def fetch(port: int, path: str = "/") -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("GET", path)
-    answer = connection.getresponse()
+def fetch(port: int, path: str = "/", headers: dict[str, str] | None = None) -> tuple[int, str]:
+    client = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    client.request("GET", path, headers=headers or {})
+    answer = client.getresponse()
     text = answer.read().decode()
-    connection.close()
+    client.close()
     return answer.status, text
 
 
@@ -78,11 +81,11 @@ def test_an_application_runs_is_updated_and_deleted(port: int) -> None:
     assert app.deployments["Version"].replica_states[ReplicaState.RUNNING] == 2
     assert list(status.proxies.values()) == [ProxyStatus.HEALTHY]
     serve.run(Version.bind(2))
-    eventually(lambda: fetch(port) == (200, "2"))
+    assert eventually(lambda: fetch(port) == (200, "2"))
     assert serve.get_app_handle("default").get.remote().result(timeout_s=20) == 2
     serve.delete("default")
     assert serve.status().applications == {}
-    eventually(lambda: fetch(port)[0] == 404)
+    assert eventually(lambda: fetch(port)[0] == 404)
 
 
 def test_deployments_in_arguments_are_handles_of_one_application(port: int) -> None:
@@ -130,6 +133,86 @@ def test_what_cannot_run(port: int) -> None:
             serve.run(Version.bind(), route_prefix=prefix)
 
 
+@serve.deployment(**LIGHT)
+class Configured:
+    config: Any = None
+
+    def reconfigure(self, config: Any) -> None:
+        if config == "bad":
+            raise ValueError("such a configuration is not known")
+        self.config = config
+
+    async def __call__(self, _: Any) -> str:
+        return str(self.config)
+
+
+def test_a_configuration_that_fails_leaves_the_only_replica_as_it_was(port: int) -> None:
+    def run(config: str) -> None:
+        serve.run(Configured.options(user_config=config).bind(), name="configured", route_prefix="/c")
+
+    run("first")
+    with pytest.raises(
+        RuntimeError, match=r"(?s)goes on with the options before.*configuration is not known"
+    ):
+        run("bad")
+    assert fetch(port, "/c") == (200, "first")
+    assert serve.status().applications["configured"].status is ApplicationStatus.DEPLOY_FAILED
+    run("third")
+    assert fetch(port, "/c") == (200, "third")
+    assert serve.status().applications["configured"].status is ApplicationStatus.RUNNING
+    serve.delete("configured")
+
+
+def test_what_waits_says_why(
+    port: int, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "TELL_S", 0.05)
+    monkeypatch.setattr(logging.getLogger("runtime"), "propagate", True)
+    large = Version.options(ray_actor_options={"num_cpus": 1000}).bind()
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            serve.run(large, name="large", route_prefix="/large")
+        except RuntimeError as error:
+            raised.append(error)
+
+    with caplog.at_level("INFO"):
+        thread = threading.Thread(target=run)
+        thread.start()
+        assert eventually(lambda: "Application large waits: deployment Version is UPDATING" in caplog.text)
+    with pytest.raises(TimeoutError, match="no replica that serves"):
+        DeploymentHandle("Version", "large").remote(None).result(timeout_s=0.2)
+    serve.delete("large")
+    thread.join()
+    assert "was deleted meanwhile" in str(raised[0])
+
+
+@serve.deployment(**LIGHT, max_ongoing_requests=1)
+class Endless:
+    async def wait(self) -> None:
+        await asyncio.Event().wait()
+
+    async def get(self) -> str:
+        return "free"
+
+
+@serve.deployment(**LIGHT)
+class Blocked:
+    def __init__(self, endless: Any) -> None:
+        self.endless = endless
+
+    def __call__(self, _: Any) -> Any:
+        return self.endless.wait.remote().result()
+
+
+def test_the_time_limit_of_a_request_ends_what_its_sync_code_waits_for(port: int) -> None:
+    serve.run(Blocked.bind(Endless.bind()), name="blocked", route_prefix="/blocked")
+    assert fetch(port, "/blocked", {"x-request-timeout-seconds": "0.2"})[0] == 408
+    assert serve.get_deployment_handle("Endless", "blocked").get.remote().result(timeout_s=20) == "free"
+    serve.delete("blocked")
+
+
 def test_no_request_fails_while_replicas_and_the_controller_are_replaced(port: int) -> None:
     serve.run(Version.options(num_replicas=2).bind(0), name="busy", route_prefix="/busy")
     stop, answers = threading.Event(), []
@@ -145,7 +228,7 @@ def test_no_request_fails_while_replicas_and_the_controller_are_replaced(port: i
         serve.run(Version.options(num_replicas=2).bind(version), name="busy", route_prefix="/busy")
         os.kill(details()["controller_info"]["pid"], signal.SIGKILL)
         wanted = (200, str(version))
-        eventually(lambda wanted=wanted: wanted in answers)
+        assert eventually(lambda wanted=wanted: wanted in answers)
     stop.set()
     for thread in threads:
         thread.join()

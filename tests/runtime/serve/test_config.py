@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from runtime.serve import config
+from runtime.serve._controller.starting import configure
 from runtime.serve.schema import LoggingConfig
 
 
@@ -93,3 +94,12 @@ def test_logging() -> None:
     ):
         with pytest.raises(ValueError):
             LoggingConfig(**wrong)
+
+
+def test_without_a_host_for_http_there_are_ingresses_for_grpc_only() -> None:
+    grpc = {"grpc_servicer_functions": ["a.b"]}
+    assert configure(None, {"host": None}, None).location == "Disabled"
+    assert configure(None, {"host": None}, grpc).location == "EveryNode"
+    assert configure("HeadOnly", {"host": None}, grpc).location == "HeadOnly"
+    with pytest.raises(ValueError, match="together or not at all"):
+        configure(None, None, {**grpc, "ssl_keyfile": "key"})

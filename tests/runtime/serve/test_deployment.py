@@ -98,6 +98,7 @@ def test_a_policy_travels_with_its_code() -> None:
             "max_replicas_per_node is not allowed",
         ),
         ({"name": "a#b"}, ValueError, "contain '#'"),
+        ({"name": "a\0b"}, ValueError, "or NUL"),
         ({"name": 5}, TypeError, "must be a string"),
         ({"max_surge_percent": 101}, ValueError, "at most 100"),
         ({"rolling_update_percentage": 0}, ValueError, "above 0"),

@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from runtime.serve._caller import caller as callers
+from runtime.serve._caller.exchange import State
 from runtime.serve._core.published import Targets
-from runtime.serve.context import RequestContext, _serve_request_context
+from runtime.serve.context import Deadline, RequestContext, _serve_request_context
 from runtime.serve.exceptions import BackPressureError, RayServeException, RequestCancelledError
 from runtime.serve.handle import DeploymentHandle, DeploymentResponse, DeploymentResponseGenerator
+from tests.polling import eventually
 from tests.runtime.serve.stand_ins import NODE, Keys, StandIn
 
 LIMIT_S = 20.0
@@ -376,3 +378,46 @@ def test_a_broadcast_reaches_every_replica(calls):
         return await calls.handle.broadcast("who").results_async(timeout_s=LIMIT_S)
 
     assert set(asyncio.run(program())) == names
+
+
+def test_a_call_without_a_result_says_where_it_is(calls: Calls) -> None:
+    response = calls.handle.remote()
+    with pytest.raises(TimeoutError, match="no such deployment runs in this cluster"):
+        response.result(timeout_s=0.01)
+    replica = calls.add(slots=1)
+    response.result(timeout_s=LIMIT_S)
+    running = calls.handle.wait.remote()
+    assert eventually(lambda: running._exchange.state is State.SENT)
+    with pytest.raises(TimeoutError, match=f"It runs in {replica.target.replica}"):
+        running.result(timeout_s=0.01)
+    with pytest.raises(TimeoutError, match="responses among its arguments"):
+        calls.handle.remote(running).result(timeout_s=0.01)
+    running.cancel()
+
+
+@pytest.mark.parametrize(
+    "options", [{"multiplexed_model_id": 5}, {"session_id": b"x"}, {"method_name": None}, {"stream": "yes"}]
+)
+def test_options_that_a_replica_could_not_read_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=next(iter(options))):
+        DeploymentHandle("D", "app").options(**options)
+
+
+def test_calls_end_with_the_time_of_the_request_that_makes_them(calls: Calls) -> None:
+    replica = calls.add(slots=1)
+    deadline = Deadline(0.05)
+    token = _serve_request_context.set(RequestContext(_deadline=deadline))
+    try:
+        running, waiting = calls.handle.wait.remote(), calls.handle.remote()
+        with pytest.raises(TimeoutError, match=f"request_timeout_s.*It ran in {replica.target.replica}"):
+            running.result(timeout_s=LIMIT_S)
+        with pytest.raises(TimeoutError, match="request_timeout_s"):
+            waiting.result(timeout_s=LIMIT_S)
+        with pytest.raises(TimeoutError, match="request_timeout_s"):
+            calls.handle.wait.remote().result(timeout_s=LIMIT_S)
+        deadline.is_met = True
+        assert (
+            calls.handle.remote(7).result(timeout_s=LIMIT_S) == 7
+        )  # the slot is free, and there is no limit
+    finally:
+        _serve_request_context.reset(token)

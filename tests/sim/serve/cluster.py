@@ -136,6 +136,8 @@ class ServeSim(SimEngine):
         if self._happens(odds.get(kind, 0.0)):
             if kind == "check":
                 self.failed_checks[name] += 1
+            if kind == "update" and self.world.rng.random() < 0.5:
+                return Done(key, "chance: the options before go on")
             if kind == "update" or self.failed_checks[name] >= 3:
                 self.broken.add(name)
             return Failed(key, ValueError("chance"))
@@ -144,4 +146,4 @@ class ServeSim(SimEngine):
         if kind == "start":
             node = self._nodes["replica", name]
             return Done(key, ReplicaReady(node, "", "host", 1, 1, "host", "w", "log"))
-        return Done(key, {} if kind == "ingress" else None)
+        return Done(key, {} if kind == "ingress" else "" if kind == "update" else None)

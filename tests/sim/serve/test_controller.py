@@ -274,7 +274,7 @@ def run(seed: int, chances: ServeChances, crowded: float) -> Run:
 CALM = {"immortal_after_s": TROUBLE_S + 20}
 
 
-SEEDS = 8
+SEEDS = 4
 STORIES = {
     "calm": (ServeChances(**CALM), 0.0),
     "deaths": (

@@ -139,13 +139,12 @@ def test_a_replica_that_dies_or_is_ill_is_replaced(controller: Any, tmp_path: pa
     before = pids(controller, "app")
     killed = before.pop()
     os.kill(killed, signal.SIGKILL)
-    eventually(lambda: len(running(controller)) == 2 and killed not in running(controller))
-    assert before < running(controller)
+    assert eventually(lambda: before < (now := running(controller)) and killed not in now)
     flag.write_text("health")
-    eventually(lambda: state(controller, "app")[:2] == ("UNHEALTHY", "UNHEALTHY"))
-    eventually(lambda: "it is ill" in state(controller, "app")[2])
+    assert eventually(lambda: state(controller, "app")[:2] == ("UNHEALTHY", "UNHEALTHY"))
+    assert eventually(lambda: "it is ill" in state(controller, "app")[2])
     flag.write_text("")
-    eventually(lambda: state(controller, "app") == ("RUNNING", "HEALTHY", ""))
+    assert eventually(lambda: state(controller, "app") == ("RUNNING", "HEALTHY", ""))
 
 
 def running(controller: Any) -> set[int]:
@@ -173,7 +172,7 @@ def test_a_placement_group_for_each_replica(controller: Any) -> None:
     assert len(groups[name]["bundles"]) == 2
     assert not fits_somewhere({"CPU": 3.0})
     runtime.get(controller.delete.remote(["app"]), timeout=30)
-    eventually(lambda: fits_somewhere({"CPU": 4.0}))
+    assert eventually(lambda: fits_somewhere({"CPU": 4.0}))
 
 
 def test_new_replicas_get_the_room_of_old_ones(controller: Any) -> None:
@@ -189,7 +188,7 @@ def test_replicas_beyond_the_limit_of_a_node_wait(controller: Any) -> None:
     limited = MODEL.options(num_replicas=2, max_replicas_per_node=1)
     spec = build(limited.bind(1), "app", None, lambda *names: names).spec
     runtime.get(controller.deploy.remote([spec], START, waits=False), timeout=10)
-    eventually(lambda: len(running(controller)) == 1)
+    assert eventually(lambda: len(running(controller)) == 1)
     with pytest.raises(TimeoutError, match="'app': 'DEPLOYING'"):
         runtime.get(controller.wait_for.remote(["app"], ["RUNNING"], 0.2), timeout=10)
 
@@ -205,9 +204,9 @@ def test_scaling_from_zero_is_at_once_and_back_when_nothing_waits(controller: An
     deploy(controller, "app", 1, MODEL.options(autoscaling_config=config))
     assert replicas(controller, "app") == []
     runtime.get(controller.record_demand.remote(Demand("caller", {("app", "Model"): 3})))
-    eventually(lambda: len(running(controller)) == 1)
+    assert eventually(lambda: len(running(controller)) == 1)
     runtime.get(controller.record_demand.remote(Demand("caller", {})))  # it tells of all its queues
-    eventually(lambda: replicas(controller, "app") == [])
+    assert eventually(lambda: replicas(controller, "app") == [])
 
 
 def test_what_is_refused(controller: Any) -> None:

@@ -20,7 +20,7 @@ from tests.runtime.serve._ingress.conftest import Served
 
 Serve = Callable[..., Served]
 
-REQUESTS = int(os.environ.get("SERVE_FUZZ_REQUESTS", "1500"))
+REQUESTS = int(os.environ.get("SERVE_FUZZ_REQUESTS", "500"))
 SEED = int(os.environ.get("SERVE_FUZZ_SEED", "1"))
 AT_ONCE = 20
 

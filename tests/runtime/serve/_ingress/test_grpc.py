@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -172,3 +174,21 @@ def test_functions_that_cannot_be_loaded() -> None:
     with pytest.raises(ValueError, match="is no function"):
         load_services(["os.path:sep"])
     assert load_services([FUNCTION]).names == ["talk.Talk"]
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_tls(serve: Callable[..., Served], tmp_path: Any) -> None:
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make = f"openssl req -x509 -newkey rsa:2048 -nodes -keyout {key} -out {cert} -days 1 -subj /CN=localhost"
+    subprocess.run(
+        [*make.split(), "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True
+    )
+    client = Client(serve(), ssl_keyfile=str(key), ssl_certfile=str(cert))
+    with grpc.secure_channel(
+        f"localhost:{client.port}", grpc.ssl_channel_credentials(cert.read_bytes())
+    ) as channel:
+        answer = TalkStub(channel).Say(say("hello"), metadata=(("application", "app"),), timeout=20)
+    assert answer.value.startswith("HELLO")
+    plain = failure(lambda: client.talk.Say(say("hello"), timeout=20))
+    assert plain.code() is grpc.StatusCode.UNAVAILABLE
+    client.close()

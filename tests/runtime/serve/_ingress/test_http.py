@@ -203,7 +203,7 @@ def test_a_client_that_leaves_during_its_upload_cancels(serve: Serve) -> None:
     assert served.replica.cancelled == 1
 
 
-@pytest.mark.parametrize("size", [0, 1, 65_536, 1 << 20, 100_000_000])
+@pytest.mark.parametrize("size", [0, 1, 65_536, 1 << 20, 30_000_000])
 def test_bodies_of_a_length(serve: Serve, size: int) -> None:
     served = serve()
     body = (os.urandom(1 << 16) * (size // (1 << 16) + 1))[:size]

@@ -186,3 +186,39 @@ def test_the_controller_hears_of_the_load():
     asyncio.run(use())
     runtime.kill(actor)
     runtime.kill(controller)
+
+
+class Picky:
+    config = None
+
+    def reconfigure(self, config):
+        if self.config == "stubborn" or config == "bad":
+            raise ValueError(f"not {config}")
+        self.config = config
+
+    async def get(self):
+        return self.config, context.get_replica_context().max_ongoing_requests
+
+
+@pytest.mark.usefixtures("session")
+def test_options_that_fail_are_taken_back():
+    actor = create(spec(Picky, user_config="first", max_ongoing_requests=2))
+    ready = runtime.get(actor.start.remote())
+
+    def reconfigure(config):
+        options = DeploymentOptions(user_config=config, max_ongoing_requests=3)
+        return runtime.get(actor.reconfigure.remote(options, 0))
+
+    async def get():
+        caller = await connected(ready)
+        found = await caller.call("get")
+        caller.connection.close()
+        return found
+
+    assert "ValueError: not bad" in reconfigure("bad")
+    assert asyncio.run(get()) == ("first", 2)
+    assert reconfigure("stubborn") == ""
+    assert asyncio.run(get()) == ("stubborn", 3)
+    with pytest.raises(ValueError, match="not stubborn"):
+        reconfigure("another")
+    runtime.kill(actor)

@@ -274,3 +274,75 @@ def test_a_stream_ends_with_the_slot_kept():
             assert last.keep
 
     asyncio.run(main())
+
+
+class Odd:
+    """Its code ends in unusual ways."""
+
+    class Quits(BaseException):
+        pass
+
+    class Unprintable(Exception):
+        def __str__(self):
+            raise ValueError("no words")
+
+        def __reduce__(self):
+            raise ValueError("no pickle")
+
+    async def quit(self):
+        raise self.Quits
+
+    def quit_thread(self):
+        raise self.Quits
+
+    def leave(self):
+        raise GeneratorExit
+
+    def unprintable(self):
+        raise self.Unprintable
+
+    def circle(self):
+        error = ValueError("a")
+        error.__cause__ = KeyError("b")
+        error.__cause__.__context__ = error
+        raise error
+
+    async def wait(self):
+        await asyncio.Event().wait()
+
+    async def fine(self):
+        return "fine"
+
+
+@pytest.mark.parametrize("method", ["quit", "quit_thread", "leave", "unprintable", "circle"])
+def test_whatever_ends_the_code_its_caller_gets_an_answer_and_the_slot_is_free(method):
+    async def main():
+        async with serving(Odd, slots=1) as (_, caller):
+            message = await caller.next(await caller.begin_call(method))
+            assert (message.kind, message.body != b"") == ("user", True)
+            assert await caller.call("fine") == "fine"
+
+    asyncio.run(main())
+
+
+def test_a_request_that_is_cancelled_in_the_turn_in_which_it_comes_frees_its_slot():
+    async def main():
+        async with serving(Odd, slots=1) as (_, caller):
+            number = await caller.begin_call("wait")
+            caller.connection.send(Cancel(number))
+            assert (await caller.next(number)).kind == "cancelled"
+            assert await caller.call("fine") == "fine"
+
+    asyncio.run(main())
+
+
+def test_statistics_that_callers_could_not_read_cost_no_connection():
+    async def main():
+        async with serving(Odd, slots=1) as (replica, caller):
+            for wrong in ({1: 2}, {"a": object()}, {"a": 1 << 70}):
+                with pytest.raises(TypeError, match="Statistics must be"):
+                    replica.tell_statistics(wrong)
+            replica.tell_statistics({"a": [1, "b"]})
+            assert await caller.call("fine") == "fine"
+
+    asyncio.run(main())

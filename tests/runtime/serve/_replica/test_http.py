@@ -392,3 +392,45 @@ def test_sync_code_may_run_one_after_the_other(monkeypatch):
             assert [(await caller.response(number))[2] for number in numbers] == [b"alone"] * 3
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        (200, [(b"a", b"b\r\nset-cookie: x=1")]),
+        (200, [(b"a b", b"c")]),
+        (200, [("a", "b")]),
+        (99, []),
+        (600, []),
+        ("200", []),
+    ],
+)
+def test_a_response_that_http_cannot_have_fails_and_others_go_on(status, headers):
+    async def app(scope, receive, send):
+        if scope["path"] == "/fine":
+            await PlainTextResponse("fine")(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def main():
+        async with serving(asgi.ingress(app)(type("D", (), {}))) as (_, caller):
+            message = await caller.next(await caller.begin_http())
+            assert (type(message), message.kind) == (Failure, "user")
+            assert (await caller.http("/fine"))[2] == b"fine"
+
+    asyncio.run(main())
+
+
+def test_a_body_of_text_fails_and_others_go_on():
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200})
+        await send({"type": "http.response.body", "body": "text" if scope["path"] == "/" else b"fine"})
+
+    async def main():
+        async with serving(asgi.ingress(app)(type("D", (), {}))) as (_, caller):
+            number = await caller.begin_http()
+            await caller.next(number)
+            assert type(await caller.next(number)) is Failure
+            assert (await caller.http("/fine"))[2] == b"fine"
+
+    asyncio.run(main())
