@@ -95,6 +95,8 @@ class TransformersEngine:
         self._thread.start()
 
     def _load(self) -> TransformersModel:
+        if self._config.lora_config is not None:
+            _peft()  # tells at once if it is missing
         loading = self._config.model_loading_config
         user = "llm_engine='transformers'"
         loaded = TransformersModel(
@@ -134,10 +136,7 @@ class TransformersEngine:
 
     async def load_lora(self, name: str, path: str) -> None:
         """See `interface.Engine`. Needs peft."""
-        try:
-            import peft
-        except ImportError as error:
-            raise ImportError(f"LoRA adapters need the package peft: pip install peft ({error}).") from error
+        peft = _peft()
 
         def load() -> None:
             if self._adapters is None:
@@ -303,3 +302,11 @@ class TransformersEngine:
             self._loop.call_soon_threadsafe(deliver)
         except RuntimeError:  # the loop is closed: nobody waits
             log.debug("Tokens came after the event loop was closed")
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError as error:
+        raise ImportError(f"LoRA adapters need the package peft: pip install peft ({error}).") from error
+    return peft
