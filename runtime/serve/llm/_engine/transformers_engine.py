@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import threading
 from collections import deque
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 MAX_NUM_SEQS = 32
 """Default of `max_num_seqs`: how many requests run at a time; further ones wait."""
+
+_NO_PEFT = "LoRA adapters need the package peft: pip install peft."
 
 CLOSE_S = 5.0
 """How long `close` waits for a step to end. The thread ends by itself after a longer one."""
@@ -95,8 +98,8 @@ class TransformersEngine:
         self._thread.start()
 
     def _load(self) -> TransformersModel:
-        if self._config.lora_config is not None:
-            _peft()  # tells at once if it is missing
+        if self._config.lora_config is not None and importlib.util.find_spec("peft") is None:
+            raise ImportError(_NO_PEFT)
         loading = self._config.model_loading_config
         user = "llm_engine='transformers'"
         loaded = TransformersModel(
@@ -136,7 +139,10 @@ class TransformersEngine:
 
     async def load_lora(self, name: str, path: str) -> None:
         """See `interface.Engine`. Needs peft."""
-        peft = _peft()
+        try:
+            import peft  # takes seconds
+        except ImportError as error:
+            raise ImportError(f"{_NO_PEFT} ({error})") from error
 
         def load() -> None:
             if self._adapters is None:
@@ -302,11 +308,3 @@ class TransformersEngine:
             self._loop.call_soon_threadsafe(deliver)
         except RuntimeError:  # the loop is closed: nobody waits
             log.debug("Tokens came after the event loop was closed")
-
-
-def _peft() -> Any:
-    try:
-        import peft
-    except ImportError as error:
-        raise ImportError(f"LoRA adapters need the package peft: pip install peft ({error}).") from error
-    return peft
