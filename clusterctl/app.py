@@ -26,6 +26,7 @@ from clusterctl.commands import (
     monitor,
     node,
     rsync,
+    serve,
     simulate,
     stack,
     start,
@@ -105,6 +106,12 @@ for _word in ("rsync-{}", "rsync_{}"):  # as Ray spells it
     _add(app, _word.format("up"), rsync.up, cls=ClusterFirst, hidden=True)
     _add(app, _word.format("down"), rsync.down, cls=ClusterFirst, hidden=True)
 _add(app, "stack", stack.stack)
+_add(
+    app,
+    "serve",
+    serve.serve,
+    context_settings={**_PASS_ON, "help_option_names": []},
+)
 _add(app, "start", start.start)
 
 jobs = typer.Typer(

@@ -33,6 +33,7 @@ from runtime._wire.messages.base import ErrorKind
 from . import bodies, views
 from .jobs import JobError, JobSupervisor
 from .remote_drivers import RemoteDrivers
+from .serving import ServeGateway
 
 LOG_CHUNK_BYTES = 2**20
 MAX_WAIT_S = 30.0
@@ -85,7 +86,8 @@ class Endpoint:
 
 
 class Api:
-    """The handlers. `scaling` and `ending` are None on a head without an autoscaler."""
+    """The handlers. `scaling` and `ending` are None on a head without an autoscaler, `serving` where there is no
+    Serve."""
 
     def __init__(
         self,
@@ -94,7 +96,9 @@ class Api:
         scaling: Scaling | None,
         cluster_name: str,
         ending: Ending | None = None,
+        serving: ServeGateway | None = None,
     ) -> None:
+        self._serving = serving
         self._control = control
         self._jobs = jobs
         self._scaling = scaling
@@ -140,6 +144,20 @@ class Api:
                 "GET", "/api/autostop", "When the cluster ends by itself, and what uses it.", self.autostop
             ),
             Endpoint("PUT", "/api/autostop", "Lets it end by itself, or not.", self.set_autostop),
+            Endpoint(
+                "GET",
+                "/api/serve/applications/",
+                "Everything that is served; `api_type`: imperative or declarative applications only.",
+                self.serve_details,
+            ),
+            Endpoint("PUT", "/api/serve/applications/", "Deploys a configuration.", self.serve_deploy),
+            Endpoint("DELETE", "/api/serve/applications/", "Ends everything that is served.", self.serve_end),
+            Endpoint(
+                "POST",
+                "/api/v1/applications/{app}/deployments/{deployment}/scale",
+                "Sets the number of replicas of a deployment that is scaled from outside.",
+                self.serve_scale,
+            ),
         ]
 
     def application(self, secret: str) -> ASGIApp:
@@ -307,6 +325,27 @@ class Api:
         if self._scaling is None:
             raise JobError(400, "this head was started by hand and sets up no workers")
         return JSONResponse(await self._scaling.refresh())
+
+    # -- serving
+
+    async def serve_details(self, request: Request) -> Response:
+        return await self._passed_on(request)
+
+    async def serve_deploy(self, request: Request) -> Response:
+        return await self._passed_on(request)
+
+    async def serve_end(self, request: Request) -> Response:
+        return await self._passed_on(request)
+
+    async def serve_scale(self, request: Request) -> Response:
+        return await self._passed_on(request)
+
+    async def _passed_on(self, request: Request) -> Response:
+        if self._serving is None:
+            raise JobError(404, "this head does not serve")
+        body = await _body(request)
+        reply = await self._serving.ask(request.method, request.url.path, request.query_params, body)
+        return Response(reply.text, reply.status, media_type=reply.content_type)
 
 
 def _package(request: Request) -> tuple[str, str]:

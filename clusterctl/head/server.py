@@ -43,6 +43,7 @@ from .first import HeadError, control_store
 from .jobs import JobSupervisor
 from .keeping import keep_keeper, keeper_command
 from .remote_drivers import RemoteDrivers
+from .serving import ServeGateway
 from .session import sockets_dir
 from .supervision import GaveUp, keep_alive, keep_going
 from .worker_files import WorkerFiles
@@ -175,8 +176,14 @@ class Head:
                 spawn(keep_going("autostop", scaling.autostop.run), "autostop")
                 requests = "requests of nodes to end the cluster"
                 spawn(keep_going(requests, partial(_heed, control, scaling.autostop)), requests)
+            serving = ServeGateway(environment, os.path.join(self._session_dir, "logs"))
             api = Api(
-                control, jobs, scaling, self._config.cluster_name, scaling.autostop if scaling else None
+                control,
+                jobs,
+                scaling,
+                self._config.cluster_name,
+                scaling.autostop if scaling else None,
+                serving,
             )
             server = _Server(
                 uvicorn.Config(
@@ -218,6 +225,7 @@ class Head:
                 )
             await self._stop.wait()  # a head works until it is told to end
             log.info("ending")
+            await serving.close()
             await jobs.close()
             for task in tasks:
                 task.cancel()

@@ -57,24 +57,44 @@ class Metrics:
     ) -> None:
         """Takes one value: a counter adds it, a gauge keeps it, a histogram counts it in its bucket."""
         with self._lock:
-            values = self._by_name.get(name)
-            if values is None:
-                values = self._by_name[name] = _Values(kind, name, description, boundaries)
-            numbers = values.series.get(tags)
-            if numbers is None:
-                # A histogram: counts per bucket (the last one is above all boundaries), then the sum.
-                size = 1 if kind != "histogram" else len(values.boundaries) + 2
-                numbers = values.series[tags] = [0.0] * size
+            known, numbers = self._numbers(kind, name, description, boundaries, tags)
             if kind == "counter":
                 numbers[0] += value
             elif kind == "gauge":
                 numbers[0] = value
             else:
-                numbers[bisect_left(values.boundaries, value)] += 1
+                numbers[bisect_left(known, value)] += 1
                 numbers[-1] += value
             told, self.changed = self.changed, True
         if not told:
             self.on_change()
+
+    def count_all(
+        self, name: str, description: str, boundaries: Sequence[float], values: Sequence[float], tags: Tags
+    ) -> None:
+        """Counts values in the buckets of a histogram; see `record`."""
+        with self._lock:
+            known, numbers = self._numbers("histogram", name, description, boundaries, tags)
+            for value in values:
+                numbers[bisect_left(known, value)] += 1
+                numbers[-1] += value
+            told, self.changed = self.changed, True
+        if not told:
+            self.on_change()
+
+    def _numbers(
+        self, kind: str, name: str, description: str, boundaries: Sequence[float], tags: Tags
+    ) -> tuple[Sequence[float], list[float]]:
+        """Of a metric: its boundaries, which are those of its first value, and its numbers with these tags."""
+        values = self._by_name.get(name)
+        if values is None:
+            values = self._by_name[name] = _Values(kind, name, description, boundaries)
+        numbers = values.series.get(tags)
+        if numbers is None:
+            # A histogram: counts per bucket (the last one is above all boundaries), then the sum.
+            size = 1 if kind != "histogram" else len(values.boundaries) + 2
+            numbers = values.series[tags] = [0.0] * size
+        return values.boundaries, numbers
 
     def remove(self, tag: tuple[str, str]) -> None:
         """Removes all values that have a tag."""

@@ -30,6 +30,11 @@ API_SERVER_ADDRESS = _finding.text(
     "Job API to use. Takes precedence over RAY_ADDRESS and over the address that a program or command gives.",
     kind="http:// address",
 )
+DASHBOARD_ADDRESS = _finding.text(
+    "RAY_DASHBOARD_ADDRESS",
+    "API of the head that the command `serve` uses when it is given no address.",
+    kind="http:// address",
+)
 AUTH_TOKEN = _finding.text(
     "RAY_AUTH_TOKEN", "The cluster's secret, for a job API or a head (`ray://`) on another machine."
 )

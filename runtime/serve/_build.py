@@ -6,12 +6,15 @@ import hashlib
 import inspect
 import io
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+from cloudpickle.cloudpickle import _DYNAMIC_CLASS_TRACKER_BY_CLASS
 
 from runtime import cloudpickle
+from runtime.serve._build_sources import sources
 from runtime.serve._core.specs import ApplicationSpec, DeploymentSpec
 from runtime.serve.deployment import Application, Deployment
 
@@ -55,6 +58,7 @@ def build(
     env = dict(runtime_env or {})
     builder = _Builder(name, make_handle, dict(logging_config) if logging_config else None, env)
     builder.overrides = dict(overrides or {})
+    builder.declared = source == "declarative"
     ingress = builder.add(target)
     unknown = sorted(set(builder.overrides) - set(builder.handles))
     if unknown:
@@ -89,6 +93,7 @@ class _Builder:
         self.handles: dict[str, Any] = {}
         self.deployments: dict[str, Deployment] = {}
         self.overrides: dict[str, Mapping[str, Any]] = {}
+        self.declared = False
         self._app = app
         self._make_handle = make_handle
         self._logging_config = logging_config
@@ -118,7 +123,7 @@ class _Builder:
             deployment = deployment.options(**self.overrides[name])
         if self._logging_config is not None and deployment.logging_config is None:
             deployment = deployment.options(logging_config=self._logging_config)
-        self.specs.append(_spec(name, deployment, code, buffer.getvalue(), self._env))
+        self.specs.append(_spec(name, deployment, code, buffer.getvalue(), self._env, self.declared))
         self.handles[name] = self._make_handle(name, self._app)
         self.deployments[name] = deployment.options(name=name)
         return name
@@ -155,7 +160,7 @@ def _itself(value: Any) -> Any:
 
 
 def _spec(
-    name: str, deployment: Deployment, code: bytes, init: bytes, env: Mapping[str, Any]
+    name: str, deployment: Deployment, code: bytes, init: bytes, env: Mapping[str, Any], declared: bool
 ) -> DeploymentSpec:
     options = deployment._options
     fixed = (
@@ -166,8 +171,11 @@ def _spec(
         options.max_replicas_per_node,
         env,
     )
-    version = hashlib.sha256(b"\0".join((code, init, repr(fixed).encode()))).hexdigest()[:16]
     wrapped = deployment.func_or_class
+    parts = [_same_everywhere(init), repr(fixed).encode(), _identity(wrapped, code)]
+    if not declared:  # built in the program that may have changed the class
+        parts.append(_same_everywhere(code))
+    version = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     return DeploymentSpec(
         name=name,
         code=code,
@@ -177,3 +185,25 @@ def _spec(
         is_asgi=inspect.isclass(wrapped) and bool(getattr(wrapped, "__serve_asgi__", False)),
         code_name=f"{getattr(wrapped, '__module__', '')}:{getattr(wrapped, '__qualname__', name)}",
     )
+
+
+def _identity(wrapped: Any, code: bytes) -> bytes:
+    """What changes with the code, and is the same in each process that builds it.
+
+    A pickle is not: it has sets in the order of this process, and it names what modules have. So of a class or function
+    at the top level of a module, the sources of the module and of those that it uses are taken.
+    """
+    module = sys.modules.get(getattr(wrapped, "__module__", None) or "")
+    name = getattr(wrapped, "__qualname__", "")
+    found = sources(module) if module is not None else {}
+    texts = b"\0".join(each.encode() + b"\0" + text for each, text in sorted(found.items()))
+    if module is not None and module.__name__ in found and name and "<locals>" not in name:
+        return texts + b"\0" + name.encode()
+    return texts + b"\0" + _same_everywhere(code)
+
+
+def _same_everywhere(pickled: bytes) -> bytes:
+    """Without the random ids that cloudpickle gives to classes in each process."""
+    for tracker in list(_DYNAMIC_CLASS_TRACKER_BY_CLASS.values()):
+        pickled = pickled.replace(tracker.encode(), b"")
+    return pickled

@@ -7,7 +7,6 @@ import copy
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from enum import Enum
 from functools import wraps
 from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
 
@@ -25,7 +24,9 @@ class Settings:
         """The options as a dict; with `exclude_unset` those that were given."""
         names = [field.name for field in dataclasses.fields(self)]  # type: ignore[arg-type]
         return {
-            name: _plain(getattr(self, name)) for name in names if not exclude_unset or name in self._given
+            name: _plain(getattr(self, name), exclude_unset)
+            for name in names
+            if not exclude_unset or name in self._given
         }
 
     def dict(self, *, exclude_unset: bool = False) -> dict[str, Any]:
@@ -106,13 +107,11 @@ def number(owner: object, name: str, positive: bool = True, optional: bool = Fal
         raise ValueError(f"{name} must be {'positive' if positive else 'at least 0'}, not {value}.")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, exclude_unset: bool) -> Any:
     if isinstance(value, Settings):
-        return value.model_dump()
-    if isinstance(value, Enum):
-        return value
+        return value.model_dump(exclude_unset=exclude_unset)
     if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value))
+        return type(value)(_plain(each, exclude_unset) for each in value)
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(each, exclude_unset) for key, each in value.items()}
     return value

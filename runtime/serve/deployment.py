@@ -17,7 +17,7 @@ from runtime.serve.config import (
 )
 
 if TYPE_CHECKING:
-    from runtime.serve.schema import LoggingConfig
+    from runtime.serve._schema.logs import LoggingConfig
 
 ACTOR_OPTIONS = (
     "accelerator_type",
@@ -293,7 +293,7 @@ def checked(given: Mapping[str, Any]) -> DeploymentOptions:
             raise ValueError(f"user_config must be JSON: {error}.") from None
     logging_config = values.get("logging_config")
     if logging_config is not None:
-        from runtime.serve.schema import LoggingConfig
+        from runtime.serve._schema.logs import LoggingConfig
 
         values["logging_config"] = LoggingConfig.model_validate(logging_config).model_dump()
     backpressure = values.pop("backpressure_config", None)

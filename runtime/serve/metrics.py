@@ -12,6 +12,8 @@ from runtime.serve import context
 from runtime.util import metrics
 
 _ROUTE = "route"
+LATENCIES_MS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000, 300_000]
+"""Boundaries of the latencies that Serve measures."""
 
 
 def _replica_tags() -> dict[str, str]:
@@ -48,10 +50,10 @@ class _Tagged(metrics.Metric):
         _check(default_tags, self._own_tags)
         return super().set_default_tags({**default_tags, **self._own_tags})
 
-    def _record(self, value: float, tags: Mapping[str, str] | None) -> None:
+    def _pairs(self, tags: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
         if _ROUTE in self._tag_keys and _ROUTE not in (tags or {}):
             tags = {**(tags or {}), _ROUTE: context.current_request().route}
-        super()._record(value, tags)
+        return super()._pairs(tags)
 
     def __reduce__(self) -> tuple[object, ...]:
         own = {key: value for key, value in self._default_tags.items() if key not in self._own_tags}

@@ -80,6 +80,11 @@ class Metric:
     def _record(self, value: float, tags: Mapping[str, str] | None) -> None:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise TypeError(f"value must be int or float, got {type(value)}.")
+        pairs = self._pairs(tags)
+        if not self._discarded:
+            metrics.record(self._kind, self._name, self._description, self._boundaries, float(value), pairs)
+
+    def _pairs(self, tags: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
         for tag in (tags or {}).values():
             if not isinstance(tag, str):
                 raise TypeError(f"Tag values must be str, got {type(tag)}.")
@@ -87,9 +92,7 @@ class Metric:
         missing = [key for key in self._tag_keys if key not in final]
         if missing:
             raise ValueError(f"Missing value for tag key(s): {','.join(missing)}.")
-        if not self._discarded:
-            pairs = tuple((key, final[key]) for key in self._tag_keys)
-            metrics.record(self._kind, self._name, self._description, self._boundaries, float(value), pairs)
+        return tuple((key, final[key]) for key in self._tag_keys)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self._arguments(), self._default_tags)
@@ -175,6 +178,12 @@ class Histogram(Metric):
             TypeError: the value is not a number, or a tag is not a string.
         """
         self._record(value, tags)
+
+    def _observe_all(self, values: Sequence[float], tags: Mapping[str, str] | None = None) -> None:
+        """Counts many values with the same tags, for a fraction of the time that `observe` takes for each."""
+        pairs = self._pairs(tags)
+        if not self._discarded:
+            metrics.count_all(self._name, self._description, self._boundaries, values, pairs)
 
     @property
     def info(self) -> dict[str, Any]:

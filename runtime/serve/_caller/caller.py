@@ -17,6 +17,7 @@ from runtime.serve._core.published import targets_key
 
 from .demand import ControllerDemand, DemandReporter, Tell
 from .following import Deliver, Followed, StoreKeys
+from .measures import QueueMeasures
 from .queue import Queue
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Caller:
         self.node = node
         self.name = f"{os.uname().nodename}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self.demand = DemandReporter(loop, self.name, tell or ControllerDemand(self.spawn))
+        self.measures = QueueMeasures(loop, self.name)
         self._queues: dict[tuple[str, str], Queue] = {}
         self._by_key: dict[bytes, Callable[[bytes | None], None]] = {}
         self._lock = threading.Lock()  # guards both
@@ -87,6 +89,7 @@ class Caller:
         self.is_closed = True
         self._followed.close()
         self.demand.close()
+        self.measures.close()
         for queue in self._queues.values():
             queue.close(RaySystemError("The process leaves the cluster, and its requests with it."))
         for task in list(self._tasks):

@@ -17,6 +17,7 @@ from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableErr
 from .demand import DemandReporter
 from .exchange import Exchange, State
 from .link import Link
+from .measures import QueueMeasures
 from .routing import ByModel, Routing
 
 
@@ -38,6 +39,10 @@ class Host(Protocol):
     @property
     def demand(self) -> DemandReporter:
         """Tells the controller how many requests wait."""
+
+    @property
+    def measures(self) -> QueueMeasures:
+        """Of the requests that wait."""
 
     @property
     def is_closed(self) -> bool:
@@ -167,6 +172,7 @@ class Queue:
         else:
             if exchange.allowed is None:
                 self._routing.wait(exchange)
+            self.caller.measures.changed(self)
             self._changed()
 
     def _queued(self) -> int:

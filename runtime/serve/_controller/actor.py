@@ -21,14 +21,16 @@ from runtime._private.state import available_resources_per_node
 from runtime.serve._controller.building import (
     announced,
     built_in_task,
+    hold_packages,
     keep_config,
     kept_config,
     read_config,
+    release_packages,
 )
 from runtime.serve._controller.engine import ServeEngine, forget_everything, recovered
 from runtime.serve._core import requests
 from runtime.serve._core.controller import ServeController
-from runtime.serve._core.published import Demand, Load
+from runtime.serve._core.published import CONTROLLER, Demand, Load
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve._core.world import World
 
@@ -61,6 +63,15 @@ class ServeControllerActor:
         )
         engine = ServeEngine(options.preload)
         self._loop = Loop(ServeController(world, recovered()), engine, "serve controller", STALL_S)
+        context = runtime.get_runtime_context()
+        self._facts = {
+            "node_id": context.get_node_id(),
+            "node_ip": runtime.util.get_node_ip_address(),
+            "actor_id": context.get_actor_id(),
+            "actor_name": CONTROLLER,
+            "worker_id": context.get_worker_id(),
+            "pid": os.getpid(),
+        }
         self._building: asyncio.Future[None] | None = None
         threading.Thread(target=self._run, name="serve controller", daemon=True).start()
         if kept_config() is not None:
@@ -100,17 +111,10 @@ class ServeControllerActor:
             Refused: it contradicts what is deployed.
         """
         start, declared = read_config(config)
-        names = {each["name"] for each in declared}
         self._loop.request(start)
         await self._ask(requests.Announce([announced(each) for each in declared]))
         await asyncio.to_thread(keep_config, config)
-        details = await self.details()
-        others = [
-            name
-            for name, app in details["applications"].items()
-            if app["source"] == "declarative" and name not in names
-        ]
-        await self.delete(others, waits=False)
+        await asyncio.to_thread(hold_packages, declared)
         if self._building is not None:
             self._building.cancel()
         self._building = asyncio.ensure_future(self._build_all(declared))
@@ -146,7 +150,7 @@ class ServeControllerActor:
 
     async def details(self) -> dict[str, Any]:
         """See `view.details`."""
-        return {**(await self._ask(requests.Look())), "controller_info": {"pid": os.getpid()}}
+        return {**(await self._ask(requests.Look())), "controller_info": self._facts}
 
     async def find(self, app: str, deployment: str = "") -> str | None:
         """See `requests.Find`."""
@@ -175,6 +179,7 @@ class ServeControllerActor:
         """Ends everything that is served, and forgets it. The controller is to be killed afterwards."""
         await self._ask(requests.ShutDown())
         await asyncio.to_thread(forget_everything)
+        await asyncio.to_thread(release_packages)
 
 
 def fits_somewhere(demand: Mapping[str, float]) -> bool:

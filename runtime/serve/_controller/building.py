@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import json
 import pickle
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import runtime
+from runtime._core.environments import PACKAGE_HOLDS, hold, packages_in
 from runtime.experimental import internal_kv
 from runtime.serve._build import build
 from runtime.serve._controller.starting import configure
@@ -17,7 +19,16 @@ from runtime.serve._core.requests import Configure
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve.config import imported
 from runtime.serve.deployment import Application
+from runtime.serve.schema import (
+    DeploymentSchema,
+    HTTPOptionsSchema,
+    LoggingConfig,
+    ServeDeploySchema,
+    gRPCOptionsSchema,
+)
 
+HOLDER = b"serve"
+"""Keeps packages."""
 KEY = b"config"
 """Of a configuration whose applications are being built."""
 
@@ -28,21 +39,23 @@ def read_config(config: Mapping[str, Any]) -> tuple[Configure, list[dict[str, An
     Raises:
         ValueError: it cannot be meant.
     """
-    start = configure(config.get("proxy_location"), config.get("http_options"), config.get("grpc_options"))
+    parsed = ServeDeploySchema.model_validate(config)
+    assert isinstance(parsed.http_options, HTTPOptionsSchema)
+    assert isinstance(parsed.grpc_options, gRPCOptionsSchema)
+    http, grpc = parsed.http_options.model_dump(), parsed.grpc_options.model_dump()
+    start = configure(parsed.proxy_location, http, grpc)
     declared = []
-    for each in config.get("applications") or ():
-        if not each.get("import_path"):
-            raise ValueError(f"An application needs an import_path: {each!r}.")
+    for each in parsed.applications or ():
         app = {
             "name": "default",
             "route_prefix": "/",
             "runtime_env": {},
             "args": {},
             "deployments": [],
-            **each,
+            **each.model_dump(exclude_unset=True),
         }
-        if app.get("logging_config") is None:
-            app["logging_config"] = config.get("logging_config")
+        if app.get("logging_config") is None and parsed.logging_config is not None:
+            app["logging_config"] = LoggingConfig.model_validate(parsed.logging_config).model_dump()
         declared.append(app)
     return start, declared
 
@@ -65,7 +78,8 @@ async def built_in_task(declared: Mapping[str, Any]) -> ApplicationSpec:
     Raises:
         Exception: what its code raises.
     """
-    task = runtime.remote(built).options(
+    # One call per process: what imported the code before would have its former version.
+    task = runtime.remote(max_calls=1)(built).options(
         num_cpus=0, runtime_env=dict(declared["runtime_env"] or {}), max_retries=1
     )
     spec: ApplicationSpec = await task.remote(dict(declared))
@@ -125,7 +139,7 @@ def application(found: Any, args: Mapping[str, Any], path: str) -> Application:
 
 
 def _overrides(deployments: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {each["name"]: {key: each[key] for key in each if key != "name"} for each in deployments}
+    return {each["name"]: DeploymentSchema.model_validate(each).overrides() for each in deployments}
 
 
 def keep_config(config: Mapping[str, Any] | None) -> None:
@@ -134,6 +148,20 @@ def keep_config(config: Mapping[str, Any] | None) -> None:
         internal_kv._internal_kv_del(KEY, namespace=NAMESPACE)
     else:
         internal_kv._internal_kv_put(KEY, pickle.dumps(dict(config)), namespace=NAMESPACE)
+
+
+def hold_packages(declared: Sequence[Mapping[str, Any]]) -> None:
+    """Keeps what was uploaded for these applications: a replica that starts later needs it."""
+    packages = packages_in(json.dumps(declared, default=str))
+    if packages:
+        internal_kv._internal_kv_put(HOLDER, hold(packages), namespace=PACKAGE_HOLDS)
+    else:
+        release_packages()
+
+
+def release_packages() -> None:
+    """See `hold_packages`."""
+    internal_kv._internal_kv_del(HOLDER, namespace=PACKAGE_HOLDS)
 
 
 def kept_config() -> dict[str, Any] | None:

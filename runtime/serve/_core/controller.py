@@ -221,10 +221,18 @@ class ServeController:
                     return [Reply(number, error=Refused(error))]
                 effects = [effect for spec in specs for effect in self._deploy(spec, now)]
             case requests.Announce(specs):
-                error = self._conflict(specs)
+                names = {spec.name for spec in specs}
+                others = [
+                    name
+                    for name, app in self.apps.items()
+                    if app.spec.source == "declarative" and name not in names
+                ]
+                error = self._conflict(specs, others)
                 if error:
                     return [Reply(number, error=Refused(error))]
-                return [Reply(number), *(effect for spec in specs for effect in self._announce(spec, now))]
+                effects = [effect for name in others for effect in self._delete(name, now)]
+                effects += [effect for spec in specs for effect in self._announce(spec, now)]
+                return [Reply(number), *effects]
             case requests.Spoil(name, message):
                 return [Reply(number), *self._spoil(name, message, now)]
             case requests.Delete(names):
@@ -250,15 +258,15 @@ class ServeController:
             return found.spec.ingress
         return deployment if deployment in found.fleets else None
 
-    def _conflict(self, specs: Sequence[ApplicationSpec]) -> str:
-        """Why these cannot be deployed beside the others."""
+    def _conflict(self, specs: Sequence[ApplicationSpec], ending: Sequence[str] = ()) -> str:
+        """Why these cannot be deployed beside the others, but for those that are about to end."""
         names = [spec.name for spec in specs]
         if len(set(names)) < len(names):
             return f"Applications need different names: {', '.join(sorted(names))}."
         prefixes = {
             app.spec.route_prefix: name
             for name, app in self.apps.items()
-            if app.spec.route_prefix is not None and name not in names and not app.leaves
+            if app.spec.route_prefix is not None and name not in (*names, *ending) and not app.leaves
         }
         for spec in specs:
             if spec.route_prefix is None:
@@ -452,7 +460,7 @@ class ServeController:
             if app.state.status is ApplicationStatus.DEPLOY_FAILED:
                 message = f"Deploying application {spec.name!r} failed: {app.state.message}"
                 return Reply(number, error=DeployFailed(message))
-            ready = ready and app.state.status is ApplicationStatus.RUNNING
+            ready = ready and app.state.status is ApplicationStatus.RUNNING and not app.leaving
         if not ready and self.ingresses.failure:
             return Reply(number, error=DeployFailed(self.ingresses.failure))
         return Reply(number) if ready else None

@@ -17,7 +17,8 @@ class Deploy(msgspec.Struct, frozen=True):
 
 
 class Announce(msgspec.Struct, frozen=True):
-    """These applications are being built: they have no deployments yet. `Deploy` or `Spoil` follows for each."""
+    """These applications are being built: they have no deployments yet. `Deploy` or `Spoil` follows for each. They are
+    all that is declared: other declared applications are deleted."""
 
     specs: list[ApplicationSpec]
 

@@ -21,6 +21,7 @@ from runtime.serve._core.published import NAMESPACE, ROUTES, load_routes
 from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .grpc_server import GrpcServer
+from .measures import Measures
 from .options import grpc_options, http_options
 from .routes import RouteTable
 
@@ -146,14 +147,15 @@ class Ingress:
             from .http_app import HttpIngress
             from .http_server import HttpServer, bind
 
-            app = HttpIngress(self._table, queue_of, web.request_timeout_s)
+            measures = Measures("http", self._node_id)
+            app = HttpIngress(self._table, queue_of, web.request_timeout_s, measures)
             self._http = HttpServer(web, app, bind(web.host, web.port))
             await self._http.start()
             port = self._http.port
         if rpc.grpc_servicer_functions:
             from runtime.serve._wire.values import load_failure
 
-            self._grpc = GrpcServer(rpc, self._table, queue_of, load_failure)
+            self._grpc = GrpcServer(rpc, self._table, queue_of, load_failure, Measures("grpc", self._node_id))
             grpc_port = await self._grpc.start(web.host or "127.0.0.1")
         return {"host": web.host, "port": port, "grpc_port": grpc_port}
 

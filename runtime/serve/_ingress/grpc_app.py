@@ -6,6 +6,7 @@ import asyncio
 import importlib
 import logging
 import pickle
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn, TypeAlias
 
@@ -16,6 +17,7 @@ from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableErr
 from runtime.serve.grpc_util import RayServegRPCContext, dump_context, load_context
 
 from . import answers, grpc_api
+from .measures import Measures
 from .options import limit_s
 from .routes import NO_ROUTES, RouteTable
 from .upstream import Exchange, QueueOf
@@ -103,7 +105,9 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
         queue_of: QueueOf,
         load_failure: LoadFailure,
         request_timeout_s: float | None = None,
+        measures: Measures | None = None,
     ) -> None:
+        self._measures = measures
         self.ongoing = 0
         self.draining = False
         self._services = services
@@ -203,6 +207,7 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
         call = Call(0, method, meta, body, write is not None, dump_context(users), streams_in)
         relay = _Relay(self._load_failure, context, users)
         self.ongoing += 1
+        began = time.monotonic()
         try:
             async with asyncio.timeout(timeout_s):
                 relay.exchange = exchange = await self._queue_of(app, deployment).begin(call)
@@ -212,14 +217,22 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
         except (Exception, asyncio.CancelledError) as error:
             relay.give_up()
             if isinstance(error, asyncio.CancelledError):
+                relay.status = grpc.StatusCode.CANCELLED.name
                 raise
-            await self._abort(error, users, context, timeout_s)
+            await self._abort(error, users, context, timeout_s, relay)
         finally:
             self.ongoing -= 1
             relay.stop()
+            if self._measures is not None:
+                self._measures.ended((app, method, app, relay.status), time.monotonic() - began, self.ongoing)
 
     async def _abort(
-        self, error: Exception, users: RayServegRPCContext, context: Any, timeout_s: float | None
+        self,
+        error: Exception,
+        users: RayServegRPCContext,
+        context: Any,
+        timeout_s: float | None,
+        relay: _Relay,
     ) -> None:
         code, details = status_of(error, timeout_s)
         if isinstance(error, CallFailed):
@@ -228,6 +241,7 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
                 code, details = users.code(), users.details() or details
         elif code is grpc.StatusCode.INTERNAL:  # what a method raises, its replica logs
             logger.warning("A gRPC request failed.", exc_info=error)
+        relay.status = code.name
         await context.abort(code, _shortened(details), tuple(users.trailing_metadata()))
 
 
@@ -236,6 +250,7 @@ class _Relay:
 
     def __init__(self, load_failure: LoadFailure, context: Any, users: RayServegRPCContext) -> None:
         self.exchange: Exchange | None = None
+        self.status = grpc.StatusCode.OK.name
         self._load_failure = load_failure
         self._context = context
         self._uploading: asyncio.Task[None] | None = None

@@ -7,6 +7,7 @@ import logging
 import os
 from typing import TYPE_CHECKING, Any
 
+from .measures import Measures
 from .options import GrpcOptions
 from .routes import RouteTable
 from .upstream import QueueOf
@@ -32,7 +33,12 @@ class GrpcServer:
     """
 
     def __init__(
-        self, options: GrpcOptions, table: RouteTable, queue_of: QueueOf, load_failure: LoadFailure
+        self,
+        options: GrpcOptions,
+        table: RouteTable,
+        queue_of: QueueOf,
+        load_failure: LoadFailure,
+        measures: Measures | None = None,
     ) -> None:
         # Before gRPC is loaded: its own handlers of fork() crash children of a process that uses grpc.aio.
         os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
@@ -40,7 +46,9 @@ class GrpcServer:
 
         self._options = options
         self._services = load_services(options.grpc_servicer_functions)
-        self._app = GrpcIngress(self._services, table, queue_of, load_failure, options.request_timeout_s)
+        self._app = GrpcIngress(
+            self._services, table, queue_of, load_failure, options.request_timeout_s, measures
+        )
         self._server: Any = None
 
     async def start(self, host: str) -> int:

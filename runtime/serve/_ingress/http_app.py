@@ -14,6 +14,7 @@ from runtime.serve._wire.messages import Chunk, End, Event, Failure, Http, Meta,
 
 from . import answers
 from .answers import Answer, Headers
+from .measures import Measures
 from .options import limit_s
 from .routes import NO_ROUTES, RouteTable
 from .upstream import Exchange, Queue, QueueOf
@@ -36,6 +37,8 @@ _NOTED = {
     b"tracestate": "tracestate",
 }
 _NO_TRACE: dict[str, str] = {}
+CLIENT_GONE = "499"
+"""Status in metrics of requests whose client left before the answer."""
 
 
 class HttpIngress:
@@ -46,7 +49,14 @@ class HttpIngress:
         draining: `/-/healthz` answers 503, and connections close after their response.
     """
 
-    def __init__(self, table: RouteTable, queue_of: QueueOf, request_timeout_s: float | None = None) -> None:
+    def __init__(
+        self,
+        table: RouteTable,
+        queue_of: QueueOf,
+        request_timeout_s: float | None = None,
+        measures: Measures | None = None,
+    ) -> None:
+        self._measures = measures
         self.ongoing = 0
         self.draining = False
         self._table = table
@@ -67,6 +77,8 @@ class HttpIngress:
         route = self._table.match(path)
         if route is None:
             answer = answers.not_found(scope["path"])
+            if self._measures is not None:
+                self._measures.ended(("", scope.get("method", "WEBSOCKET"), "", "404"), 0.0, self.ongoing)
             if is_http:
                 await _send(send, answer, [self.date()])
             else:
@@ -93,10 +105,14 @@ class HttpIngress:
             self, queue, scope, headers, root, meta, receive, send, found.get("stays") != "?1"
         )
         self.ongoing += 1
+        began = time.monotonic()
         try:
             await request.run()
         finally:
             self.ongoing -= 1
+            if self._measures is not None:
+                key = (route.prefix, scope["method"] if is_http else "WEBSOCKET", route.app, request.status)
+                self._measures.ended(key, time.monotonic() - began, self.ongoing)
 
     def date(self) -> tuple[bytes, bytes]:
         """The header of that name."""
@@ -136,6 +152,7 @@ class _Relay:
         "_send",
         "_started",
         "_task",
+        "status",
     )
 
     def __init__(
@@ -164,6 +181,8 @@ class _Relay:
         self._left = False
         self._expired = False
         self._started = False
+        self.status = CLIENT_GONE
+        """Of the answer: that of HTTP, or the code that closed a WebSocket."""
 
     def message(self, body: bytes = b"", more: bool = False) -> Http:
         """The first message to the replica."""
@@ -284,6 +303,7 @@ class _Request(_Relay):
                     return
             elif kind is Start:
                 self._started = True
+                self.status = str(part.status)  # type: ignore[attr-defined]
                 await send(
                     {
                         "type": "http.response.start",
@@ -294,6 +314,7 @@ class _Request(_Relay):
             elif kind is Failure:
                 if not self._started:
                     await self._send_answer(answers.text(500, answers.SERVER_ERROR))
+                self.status = "500"
                 return  # uvicorn closes a connection whose response is not complete
             else:
                 raise TypeError(
@@ -311,6 +332,7 @@ class _Request(_Relay):
 
     async def _send_answer(self, answer: Answer) -> None:
         self._started = True
+        self.status = str(answer.status)
         await _send(self._send, answer, self._own_headers())
 
     def _own_headers(self) -> Headers:
@@ -372,11 +394,13 @@ class _Socket(_Relay):
                     event["type"] == "websocket.http.response.body" and not event.get("more_body", False)
                 ):
                     self._closed = True
+                    self.status = str(event.get("code", 1000))
                 await self._pass_on(event)
             elif isinstance(part, End):
                 if not self._closed:
                     self._closed = True
                     await self._pass_on({"type": "websocket.close", "code": 1000})
+                    self.status = "1000"
                 return
             elif isinstance(part, Failure):
                 await self._fail(answers.text(500, answers.SERVER_ERROR))
@@ -406,6 +430,7 @@ class _Socket(_Relay):
         if self._closed:
             return
         self._closed = True
+        self.status = "1011" if self._started else str(answer.status)
         try:
             if self._started:
                 await self._send({"type": "websocket.close", "code": 1011})

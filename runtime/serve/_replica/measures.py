@@ -6,8 +6,6 @@ from __future__ import annotations
 from runtime.serve import metrics
 from runtime.serve._replica.running import Running
 
-LATENCIES_MS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000, 300_000]
-
 
 class Measures:
     """Of one replica. Made after `context.set_replica`, which tells the tags."""
@@ -22,7 +20,7 @@ class Measures:
             "serve_deployment_error_counter", "Requests that raised.", ("route", "exception_type")
         )
         self._latency = metrics.Histogram(
-            "serve_deployment_processing_latency_ms", "How long requests ran.", LATENCIES_MS, route
+            "serve_deployment_processing_latency_ms", "How long requests ran.", metrics.LATENCIES_MS, route
         )
         self._ongoing = metrics.Gauge("serve_replica_processing_queries", "Requests that run.")
         self._ongoing.set(0)
@@ -47,8 +45,7 @@ class Measures:
         for route, latencies in gathered.items():
             tags = {"route": route}
             self._requests.inc(len(latencies), tags)
-            for latency in latencies:
-                self._latency.observe(latency, tags)
+            self._latency._observe_all(latencies, tags)
         failed, self._failed = self._failed, {}
         for (route, kind), count in failed.items():
             self._errors.inc(count, {"route": route, "exception_type": kind})

@@ -139,7 +139,7 @@ def test_openapi_describes_every_route(tmp_path: pathlib.Path) -> None:
         assert description["openapi"].startswith("3.")
         assert set(description["paths"]["/api/jobs/"]) == {"get", "post"}
         assert description["paths"]["/api/healthz"]["get"]["security"] == []
-        assert json.dumps(description).count("operationId") == 17
+        assert json.dumps(description).count("operationId") == 21
 
     run(tmp_path, test)
 

@@ -44,6 +44,16 @@ def test_histograms_count_by_bucket(metrics: Metrics) -> None:
     assert values(metrics.report()) == {"h": [([], [2.0, 1.0, 1.0, 56.5])]}
 
 
+def test_many_values_count_as_one_after_the_other(metrics: Metrics) -> None:
+    values = [0.5, 1.0, 5.0, 50.0, 5.0]
+    for value in values:
+        metrics.record("histogram", "one", "", (1.0, 10.0), value, ())
+    metrics.count_all("all", "", (1.0, 10.0), values[:3], ())
+    metrics.count_all("all", "", (1.0, 10.0), values[3:], ())
+    one, every = metrics.report().metrics
+    assert one.series == every.series
+
+
 def test_a_change_is_told_once_and_reported_now_and_then(metrics: Metrics) -> None:
     told: list[None] = []
     metrics.on_change = lambda: told.append(None)
