@@ -7,7 +7,7 @@ import time
 import uuid
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     from runtime.serve.llm.config import LLMConfig
@@ -72,6 +72,14 @@ class _Request(BaseModel):
     model: str | None = None
     user: str | None = None
     request_id: str = Field(default_factory=lambda: uuid.uuid4().hex)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_nulls(cls, values: Any) -> Any:
+        """OpenAI's clients may send null for what they leave to the server."""
+        if not isinstance(values, dict):
+            return values
+        return {name: value for name, value in values.items() if value is not None}
 
 
 class StreamOptions(BaseModel):

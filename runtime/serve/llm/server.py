@@ -351,6 +351,8 @@ class LLMServer:
         model needs."""
         options = copy.deepcopy(llm_config.deployment_config)
         options.setdefault("max_ongoing_requests", MAX_ONGOING_REQUESTS)
+        if options.get("num_replicas") == "auto":
+            options.setdefault("autoscaling_config", {})
         scaling = options.get("autoscaling_config")
         if isinstance(scaling, dict) and "target_num_ongoing_requests_per_replica" not in scaling:
             scaling.setdefault("target_ongoing_requests", max(1, options["max_ongoing_requests"] // 2))

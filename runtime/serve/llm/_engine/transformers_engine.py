@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 import threading
 from collections import deque
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 
 MAX_NUM_SEQS = 32
 """Default of `max_num_seqs`: how many requests run at a time; further ones wait."""
+
+_NO_PEFT = "LoRA adapters need the package peft: pip install peft."
 
 CLOSE_S = 5.0
 """How long `close` waits for a step to end. The thread ends by itself after a longer one."""
@@ -95,6 +98,8 @@ class TransformersEngine:
         self._thread.start()
 
     def _load(self) -> TransformersModel:
+        if self._config.lora_config is not None and importlib.util.find_spec("peft") is None:
+            raise ImportError(_NO_PEFT)
         loading = self._config.model_loading_config
         user = "llm_engine='transformers'"
         loaded = TransformersModel(
@@ -135,9 +140,9 @@ class TransformersEngine:
     async def load_lora(self, name: str, path: str) -> None:
         """See `interface.Engine`. Needs peft."""
         try:
-            import peft
+            import peft  # takes seconds
         except ImportError as error:
-            raise ImportError(f"LoRA adapters need the package peft: pip install peft ({error}).") from error
+            raise ImportError(f"{_NO_PEFT} ({error})") from error
 
         def load() -> None:
             if self._adapters is None:

@@ -64,6 +64,13 @@ def test_resources_of_a_replica() -> None:
     assert options["autoscaling_config"] == {"max_replicas": 2, "target_ongoing_requests": 128}
 
 
+def test_a_target_for_autoscaling() -> None:
+    made = config(deployment_config={"num_replicas": "auto", "max_ongoing_requests": 40})
+    assert LLMServer.get_deployment_options(made)["autoscaling_config"] == {"target_ongoing_requests": 20}
+    app = build_llm_deployment(made)
+    assert app._bound_deployment._options.autoscaling["target_ongoing_requests"] == 20
+
+
 def test_names_of_deployments() -> None:
     made = LLMConfig(model_loading_config={"model_id": "org/a.b"}, llm_engine="transformers")
     assert build_llm_deployment(made).__class__.__name__ == "Application"
@@ -105,6 +112,12 @@ def test_adapters_are_folders_directly_in_the_path(tmp_path: Path) -> None:
     assert (copy / "adapter_config.json").read_text() == "{}"
     assert _sources.fetched(str(base)) == str(base)
     assert _sources.adapters_in(str(tmp_path / "none")) == []
+
+
+def test_null_is_what_the_server_chooses() -> None:
+    request = CompletionRequest.model_validate({"prompt": "a", "n": None, "max_tokens": None, "stop": None})
+    assert (request.n, request.max_tokens, request.stops) == (1, 16, [])
+    assert "max_tokens" not in request.model_fields_set
 
 
 def test_what_the_server_does_not_support_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -267,7 +268,15 @@ async def collected(pieces: AsyncIterator[Any]) -> dict[int, str]:
     return texts
 
 
-def test_adapters_need_peft_and_requests_for_them_run_beside_others(
+def test_a_server_with_adapters_does_not_start_without_peft(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ImportError, match="LoRA adapters need the package peft: pip install peft"):
+        run(folder, lambda _: asyncio.sleep(0), lora_config={"dynamic_lora_loading_path": "/a"})
+
+
+def test_requests_for_adapters_run_beside_others(
     folder: str, loaded: TransformersModel, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     peft = pytest.importorskip("peft")

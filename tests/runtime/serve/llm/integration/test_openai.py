@@ -58,7 +58,7 @@ def url(session: None, folder: str, adapters: Path) -> Iterator[str]:
         model_loading_config={"model_id": "tiny", "model_source": folder},
         llm_engine="transformers",
         engine_kwargs={"max_num_seqs": 4},
-        lora_config={"dynamic_lora_loading_path": str(adapters)},
+        lora_config={"dynamic_lora_loading_path": str(adapters)} if any(adapters.iterdir()) else None,
         deployment_config={
             "ray_actor_options": {"num_cpus": 0},
             "request_router_config": {
