@@ -235,6 +235,8 @@ def test_a_call_can_be_cancelled(calls, running):
     assert response.cancelled()
     with pytest.raises(RequestCancelledError, match=response.request_id):
         response.result(timeout_s=LIMIT_S)
+    if running:
+        until(lambda: replica.cancelled)
     calls.do(replica.code.gate.set)
     assert calls.handle.remote(2).result(timeout_s=LIMIT_S) == 2
     assert replica.cancelled == ([response.request_id] if running else [])
@@ -245,6 +247,7 @@ def test_cancelling_the_task_that_awaits_cancels_the_call(calls):
 
     async def program() -> None:
         task = asyncio.ensure_future(calls.handle.wait.remote()._value())
+        await asyncio.sleep(0)  # it awaits
         while not replica.begun:  # noqa: ASYNC110 - it is of another loop
             await asyncio.sleep(0.002)
         task.cancel()
