@@ -152,7 +152,7 @@ def test_a_killed_ingress_fails_at_most_what_is_in_flight(load: SteadyLoad, url:
         kill(victim)
         assert eventually(lambda: listener(url) not in (None, victim)), "nobody listens"  # noqa: B023
         assert goes_on(load)
-    # A client may lose a second one: the kernel closes one socket after the other, and the listening one still takes it.
+    # A client may lose a second one: the kernel closes one socket after the other, the listening one not first.
     assert len(load.failed) <= 2 * CLIENTS * ROUNDS
 
 
