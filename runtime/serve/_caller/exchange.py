@@ -26,6 +26,7 @@ from runtime.serve._wire.messages import (
     Result,
     Start,
     Window,
+    size_of,
 )
 from runtime.serve.context import Deadline
 
@@ -181,6 +182,8 @@ class Exchange:
         message = self._inbox.popleft()
         if isinstance(message, Chunk | Item):
             self.used(len(message.body))
+        elif isinstance(message, Event):
+            self.used(size_of(message.event))
         return message
 
     def arrived(self, most_bytes: int) -> Chunk | None:
@@ -205,10 +208,9 @@ class Exchange:
 
     async def send_event(self, event: dict[str, Any]) -> None:
         """Sends an event of a WebSocket, likewise."""
-        body = event.get("bytes") or event.get("text") or b""
         await self._has_room()
         if self.state is State.SENT and self.link is not None:
-            self._credit -= len(body)
+            self._credit -= size_of(event)
             self._chunks_sent = True
             self.link.send(Event(self.number, event))
 
@@ -240,7 +242,7 @@ class Exchange:
         return values.load(body) if ref is None else await ref
 
     def used(self, size: int) -> None:
-        """So many more bytes of chunks or items are used; the replica may send more."""
+        """So many more bytes of chunks, items or events are used; the replica may send more."""
         self._used += size
         if self._used - self._told >= TELL_BYTES:
             self._tell(self._used)

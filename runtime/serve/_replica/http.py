@@ -15,7 +15,7 @@ from runtime.serve._replica import calls
 from runtime.serve._replica.asgi_app import VERSIONS
 from runtime.serve._replica.responses import TEXT, Headers, chunk_of, response_of, sendable
 from runtime.serve._replica.running import Host, Peer, Running, text_of
-from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, End, Event, Http, Start
+from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, End, Event, Http, Start, size_of
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 PIECE_BYTES = 256 << 10
@@ -247,7 +247,7 @@ class RunningHttp(Running):
 class RunningWebSocket(Running):
     """A WebSocket: events both ways until the application returns."""
 
-    __slots__ = ("_disconnected", "_events", "_request", "_sent_bytes", "_waiting")
+    __slots__ = ("_disconnected", "_events", "_request", "_unacknowledged", "_waiting")
 
     is_http = True
     method = "WS"
@@ -258,7 +258,7 @@ class RunningWebSocket(Running):
         self._events: deque[dict[str, Any]] = deque([{"type": "websocket.connect"}])
         self._waiting: asyncio.Future[None] | None = None
         self._disconnected = False
-        self._sent_bytes = 0
+        self._unacknowledged = 0
 
     @property
     def target(self) -> str:
@@ -329,20 +329,22 @@ class RunningWebSocket(Running):
                 await self._waiting
             finally:
                 self._waiting = None
-        return self._events.popleft()
+        event = self._events.popleft()
+        self._unacknowledged += size_of(event)
+        if self._unacknowledged >= ACKNOWLEDGE_BYTES:
+            self.consumed(self._unacknowledged)
+            self._unacknowledged = 0
+        return event
 
     async def _asgi_send(self, message: dict[str, Any]) -> None:
-        if self._disconnected:
-            raise ClientGone("The client is disconnected.")
+        await self.wait_for_room()
+        if self._disconnected or self.over:  # another task may send after the endpoint has returned
+            raise ClientGone("The WebSocket is closed.")
         if not message["type"].startswith("websocket."):
             raise RuntimeError(f"`{message['type']}` is no message of a WebSocket.")
         if "headers" in message:
             message = {**message, "headers": list(message["headers"])}
-        self.send(Event(self.number, message))
-        self._sent_bytes += len(message.get("bytes") or message.get("text") or b"")
-        if self._sent_bytes > PIECE_BYTES:
-            self._sent_bytes = 0
-            await self.peer.connection.drained()
+        await self.send_counted(Event(self.number, message), size_of(message))
 
 
 def status_of(error: BaseException) -> tuple[int, str, Headers]:

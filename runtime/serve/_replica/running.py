@@ -154,7 +154,11 @@ class Running(ABC):
     def window(self, size: int) -> None:
         """Its caller has used so many bytes."""
         self._credit += size
-        if self._credit > 0 and self._room is not None:
+        if self._credit > 0:
+            self._give_room()
+
+    def _give_room(self) -> None:
+        if self._room is not None:
             if not self._room.done():
                 self._room.set_result(None)
             self._room = None
@@ -177,12 +181,15 @@ class Running(ABC):
         """Sends a message whose bytes the caller's window limits. Sends at least one, however large it is."""
         if self._credit <= 0:
             await self.wait_for_room()
+        if self.over:  # another task has ended the answer meanwhile
+            return
         self._credit -= size
         self.peer.connection.send(message)
 
     async def wait_for_room(self) -> None:
-        """Waits until the caller takes more bytes. The caller cancels a request whose response it does not read."""
-        while self._credit <= 0:
+        """Waits until the caller takes more bytes, or the request is over. The caller cancels a request whose response
+        it does not read."""
+        while self._credit <= 0 and not self.over:
             if self._room is None:
                 self._room = self.service.loop.create_future()
             await asyncio.shield(self._room)
@@ -195,6 +202,7 @@ class Running(ABC):
         """Before the last message, which says what this returns: whether the caller keeps the slot."""
         self.over = True
         self.status = status
+        self._give_room()  # other tasks of the user's code may wait for it
         if self._deadline is not None and status != "CANCELLED":
             self._deadline.is_met = True
         return self.service.finished(self)

@@ -13,8 +13,6 @@ from runtime.serve._wire import messages
 
 _LENGTH = struct.Struct("<I")
 MOST_BYTES = 1 << 31
-HIGH_WATER_BYTES = 4 << 20
-"""So much may wait in the buffer of a connection before `drained` waits."""
 
 _encoder = msgspec.msgpack.Encoder()
 _from_caller = msgspec.msgpack.Decoder(messages.FromCaller)
@@ -48,8 +46,6 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes] = []
         self._error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
-        self._may_write = asyncio.Event()
-        self._may_write.set()
 
     # ------------------------------------------------------------ for its owner
 
@@ -67,11 +63,6 @@ class Connection(asyncio.Protocol):
         self._out.append(_LENGTH.pack(len(body)))
         self._out.append(body)
 
-    async def drained(self) -> None:
-        """Returns when the other side takes what is sent, or the connection is lost."""
-        self._flush()
-        await self._may_write.wait()
-
     def close(self) -> None:
         """Sends what waits, then closes."""
         self._flush()
@@ -81,8 +72,7 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------ for the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's has no common base
-        transport.set_write_buffer_limits(HIGH_WATER_BYTES)
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has no common base
         if self._opened is not None:
             self._opened(self)
 
@@ -112,14 +102,7 @@ class Connection(asyncio.Protocol):
         else:
             del self._came[:start]
 
-    def pause_writing(self) -> None:
-        self._may_write.clear()
-
-    def resume_writing(self) -> None:
-        self._may_write.set()
-
     def connection_lost(self, error: BaseException | None) -> None:
-        self._may_write.set()
         self._out.clear()
         self._lost(self, self._error or error)
 

@@ -17,7 +17,7 @@ import msgspec
 
 VERSION = 1
 WINDOW_BYTES = 1 << 20
-"""How many bytes of chunks a side sends before it waits for a `Window` of the other."""
+"""How many bytes of chunks, items or events a side sends before it waits for a `Window` of the other."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -150,8 +150,9 @@ class Event(Message, frozen=True, tag=8):
 
 
 class Window(Message, frozen=True, tag=9):
-    """The receiver of chunks or items has used so many of their bytes: its sender may send as many more. It also tells
-    the sender of a `Result` or `Failure` whose value is in the object store that the receiver has it (see `values`)."""
+    """The receiver of chunks, items or events has used so many of their bytes: its sender may send as many more. It
+    also tells the sender of a `Result` or `Failure` whose value is in the object store that the receiver has it (see
+    `values`)."""
 
     number: int
     size: int
@@ -238,6 +239,11 @@ class Statistics(Message, frozen=True, tag=29):
     """What custom request routers see of a replica (`record_routing_stats`)."""
 
     values: dict[str, Any]
+
+
+def size_of(event: dict[str, Any]) -> int:
+    """What an event of a WebSocket counts for `Window`: the bytes of a binary message, the characters of a text."""
+    return len(event.get("bytes") or event.get("text") or b"")
 
 
 def check_statistics(values: dict[str, Any]) -> None:
