@@ -102,6 +102,8 @@ class RunningHttp(Running):
         if user.app is not None:
             await user.app.app(self.scope(), self.receive, self.asgi_send)
             if not self.over:
+                if self._disconnected:  # it has noticed, and returned
+                    raise ClientGone("The client is disconnected.")
                 raise RuntimeError("The ASGI application returned without a complete response.")
             return
         try:
@@ -209,7 +211,7 @@ class RunningHttp(Running):
                 raise TypeError(f"The body of a response must be bytes, not {type(body).__name__}.")
             await self._send_body(body, message.get("more_body", False))
         elif kind == "http.response.start":
-            if self._started:
+            if self._started or self.over:
                 raise RuntimeError("`http.response.start` was sent already.")
             self._respond(message["status"], message.get("headers", ()))
         else:
