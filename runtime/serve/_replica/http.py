@@ -369,9 +369,12 @@ def _request_class() -> Any:
         """A request whose body is never held twice: its parts are written into one buffer, which becomes the body."""
 
         _gathered: bytes | None = None
+        _is_read = False
 
         async def body(self) -> bytes:
             if self._gathered is None:
+                if self._is_read:  # else it would wait for the client to leave
+                    raise RuntimeError("Stream consumed")
                 first = await self.receive()
                 parts = io.BytesIO()
                 while first["type"] == "http.request":
@@ -390,6 +393,7 @@ def _request_class() -> Any:
             if self._gathered is None:
                 async for part in super().stream():
                     yield part
+                self._is_read = True
             else:
                 yield self._gathered
                 yield b""
