@@ -78,8 +78,8 @@ class RunningCall(Running):
             )
         try:
             async for dumped in items:
-                self.peer.kept.sent(self.number, dumped)
                 await self.send_counted(Item(self.number, dumped.body), len(dumped.body))
+                self.peer.kept.sent(self.number, dumped)
         finally:
             await items.aclose()
         self.peer.kept.ended(self.number)
