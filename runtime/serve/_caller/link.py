@@ -189,8 +189,8 @@ class Link:
         try:
             async with asyncio.timeout(CONNECT_S):
                 await loop.sock_connect(sock, address)
-                _, self._connection = await loop.create_connection(self._protocol, sock=sock)
-                self._connection.send(Hello(VERSION, target.token, self._caller))
+                _, connection = await loop.create_connection(self._protocol, sock=sock)
+                connection.send(Hello(VERSION, target.token, self._caller))
                 await self._welcome
         except BaseException:
             if self._connection is not None:
@@ -201,7 +201,10 @@ class Link:
         self._queue.connected(self)
 
     def _protocol(self) -> Connection:
-        return Connection(self._received, self._connection_lost, from_replica=True)
+        return Connection(self._received, self._connection_lost, from_replica=True, opened=self._opened)
+
+    def _opened(self, connection: Connection) -> None:
+        self._connection = connection  # before it can be lost
 
     def _received(self, _connection: Connection, message: Any) -> None:
         self._handlers[type(message)](message)
