@@ -275,6 +275,7 @@ class Queue:
                 link = self.links[replica] = Link(self, target, self.caller.name, self.caller.node)
                 self.caller.spawn(link.run(), partial(self.links.pop, replica, None))
             else:
+                known.target = target  # the number of slots may have changed
                 self.borrower.resize(replica, target.slots)
                 if known.is_retired:
                     known.restore()
