@@ -92,10 +92,11 @@ class Caller:
         self.measures.close()
         for queue in self._queues.values():
             queue.close(RaySystemError("The process leaves the cluster, and its requests with it."))
-        for task in list(self._tasks):
+        tasks = self._tasks - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=CLOSE_S)
+        if tasks:
+            await asyncio.wait(tasks, timeout=CLOSE_S)
 
     def _deliver(self, key: bytes, value: bytes | None) -> None:
         try:
@@ -168,7 +169,9 @@ def _leave() -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(lambda: caller.spawn(caller.close()))
         return
-    asyncio.run_coroutine_threadsafe(caller.close(), loop).result(2 * CLOSE_S)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(CLOSE_S)
+    try:
+        asyncio.run_coroutine_threadsafe(caller.close(), loop).result(2 * CLOSE_S)
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(CLOSE_S)
     loop.close()
