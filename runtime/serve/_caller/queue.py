@@ -14,7 +14,7 @@ from runtime.serve._core.published import Targets, load_targets
 from runtime.serve._core.slots import Borrower
 from runtime.serve._wire.messages import Call, Http, Want
 from runtime.serve.context import Deadline, DeploymentID
-from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError, ReplicaUnavailableError
 
 from .demand import DemandReporter
 from .exchange import Exchange, State
@@ -75,6 +75,7 @@ class Queue:
         self._will_tell = False
         self._stall: asyncio.TimerHandle | None = None
         self._sent = 0  # requests, since the last look at `_stall`
+        self._end: BaseException | None = None  # set by `close`
 
     @property
     def waiting(self) -> int:
@@ -98,6 +99,8 @@ class Queue:
         Raises:
             BackPressureError: `max_queued_requests` wait already.
             DeploymentUnavailableError: the deployment failed or was deleted.
+            RaySystemError: the process leaves the cluster.
+            ReplicaUnavailableError: the request is for certain replicas, which are gone.
             TimeoutError: no replica had a slot in time.
         """
         exchange = Exchange(self, message)
@@ -124,10 +127,14 @@ class Queue:
 
         Raises: see `begin`.
         """
+        if self._end is not None:
+            raise self._end
         targets = self.targets
         if targets is not None:
             if targets.state != "running":
                 raise self._unavailable(targets)
+            if self._is_stranded(exchange):
+                raise self._gone(exchange)
             if 0 <= targets.most_queued <= self.borrower.waiting and self._queued() >= targets.most_queued:
                 raise BackPressureError(self._queued(), targets.most_queued, **targets.backpressure)
         self._ask(exchange, first=False)
@@ -197,8 +204,12 @@ class Queue:
             exchange.ended_at_replica()
             return
         exchange.refused()
-        if self.targets is not None and self.targets.state != "running":
+        if self._end is not None:
+            exchange.fail(self._end)
+        elif self.targets is not None and self.targets.state != "running":
             exchange.fail(self._unavailable(self.targets))
+        elif self._is_stranded(exchange):
+            exchange.fail(self._gone(exchange))
         else:
             self._ask(exchange, first=True)
 
@@ -233,6 +244,16 @@ class Queue:
         known = self.borrower.replicas
         coming = sum(target.slots for target in self.targets.replicas if target.replica not in known)
         return max(0, self.borrower.queued - coming)
+
+    def _is_stranded(self, exchange: Exchange) -> bool:
+        """Whether all replicas that a request is restricted to are gone."""
+        allowed, targets = exchange.allowed, self.targets
+        if allowed is None or targets is None:
+            return False
+        return not any(target.replica in allowed for target in targets.replicas)
+
+    def _gone(self, exchange: Exchange) -> ReplicaUnavailableError:
+        return ReplicaUnavailableError(", ".join(exchange.allowed or ()))
 
     def _unavailable(self, targets: Targets) -> DeploymentUnavailableError:
         reason = targets.message or ("it was deleted" if targets.state == "gone" else "it failed to deploy")
@@ -283,6 +304,9 @@ class Queue:
         if targets.state != "running":
             for exchange in self.borrower.clear():
                 exchange.fail(self._unavailable(targets))
+        for exchange in filter(self._is_stranded, self.borrower.requests()):
+            self.borrower.forget(exchange)
+            exchange.fail(self._gone(exchange))
         self._changed()
 
     def connected(self, _link: Link) -> None:
@@ -304,7 +328,8 @@ class Queue:
         return [self.links[replica] for replica in self.borrower.replicas]
 
     def close(self, error: BaseException) -> None:
-        """Fails what waits and ends the connections."""
+        """Fails what waits, ends the connections and takes no more requests."""
+        self._end = error
         if self._stall is not None:
             self._stall.cancel()
         self._routing.close()

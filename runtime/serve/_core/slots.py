@@ -276,6 +276,10 @@ class Borrower(Generic[Request]):
         """How many requests wait."""
         return len(self._waiting)
 
+    def requests(self) -> list[Request]:
+        """Those that wait, the next one first."""
+        return list(self._waiting)
+
     @property
     def queued(self) -> int:
         """How many requests wait for which no slot is free anywhere, as far as is known: those that wait, less the
