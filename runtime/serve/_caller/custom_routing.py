@@ -64,11 +64,14 @@ class CustomRouting:
             replica = self._running.get(name) or RunningReplica(link.target, self._queue.borrower)
             replica.describe(link.target, link.models, link.statistics)
             running[name] = replica
-        for name, replica in self._running.items():
-            if name not in running:
-                self._router.on_replica_actor_died(replica.replica_id)
+        lost = [replica for name, replica in self._running.items() if name not in running]
         self._running = running
-        self._router.update_replicas(list(running.values()))
+        try:
+            for replica in lost:
+                self._router.on_replica_actor_died(replica.replica_id)
+            self._router.update_replicas(list(running.values()))
+        except Exception:  # of the user's code; the connections to the replicas must not suffer
+            log.exception("The request router of %s did not take its replicas", self._queue.deployment_id)
 
     def close(self) -> None:
         """Lets all requests go everywhere."""

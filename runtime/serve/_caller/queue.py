@@ -268,7 +268,14 @@ class Queue:
             return ByModel(self)
         from .custom_routing import CustomRouting  # few deployments have one
 
-        return CustomRouting(self, config, self.caller.node)
+        try:
+            return CustomRouting(self, config, self.caller.node)
+        except Exception:  # its module may be missing here; without targets, requests would wait forever
+            log.exception(
+                "The request router of %s cannot be made in this process: requests go to any replica",
+                self.deployment_id,
+            )
+            return ByModel(self)
 
     # ------------------------------------------------------------ replicas
 
