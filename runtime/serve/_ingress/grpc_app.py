@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeAlias
 import grpc
 
 from runtime.serve._wire.messages import Call, End, Failure, Item, Meta, Result
-from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
 from runtime.serve.grpc_util import RayServegRPCContext, dump_context, load_context
 
 from . import answers, grpc_api
@@ -260,7 +260,7 @@ class _Relay:
         """Passes on what the replica answers, see `GrpcIngress._run`.
 
         Raises:
-            CallFailed: the method raised.
+            CallFailed: the method raised, or the replica has cancelled it.
         """
         while True:
             part = await exchange.receive()
@@ -274,7 +274,10 @@ class _Relay:
                 return None
             elif isinstance(part, Failure):
                 context = load_context(part.context) if part.context else None
-                raise CallFailed(self._load_failure(part.body), context)
+                cancelled = part.kind == "cancelled"  # by a replica that stops; it sends no exception
+                raise CallFailed(
+                    RequestCancelledError() if cancelled else self._load_failure(part.body), context
+                )
             else:
                 raise TypeError(f"The replica {exchange.replica} answered a call with {type(part).__name__}.")
 
@@ -330,6 +333,8 @@ def status_of(error: BaseException, timeout_s: float | None) -> tuple[grpc.Statu
         return grpc.StatusCode.RESOURCE_EXHAUSTED, cause.message
     if isinstance(cause, DeploymentUnavailableError):
         return grpc.StatusCode.UNAVAILABLE, cause.message
+    if isinstance(cause, RequestCancelledError):
+        return grpc.StatusCode.CANCELLED, str(cause)
     return grpc.StatusCode.INTERNAL, str(cause)
 
 
