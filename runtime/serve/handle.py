@@ -18,6 +18,7 @@ from runtime.serve._caller.caller import here
 from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange, State
 from runtime.serve._caller.queue import Queue
 from runtime.serve._caller.reply import Reply, Stream
+from runtime.serve._event_loops import running_loop
 from runtime.serve._wire import values
 from runtime.serve._wire.messages import Call, End, Failure, Item, Meta, Result
 from runtime.serve.context import DeploymentID, current_request
@@ -260,7 +261,7 @@ class _Response(Generic[R]):
             return
         self._cancelled = True
         loop = self._queue.loop
-        if asyncio._get_running_loop() is loop:
+        if running_loop() is loop:
             self._cancel_now()
         elif not loop.is_closed():
             loop.call_soon_threadsafe(self._cancel_now)
@@ -331,14 +332,14 @@ async def _arrived(arguments: list[Any]) -> list[Any]:
 
 
 def _on_loop(queue: Queue, work: Coroutine[Any, Any, None]) -> None:
-    if asyncio._get_running_loop() is queue.loop:
+    if running_loop() is queue.loop:
         queue.spawn(work)
     else:
         queue.loop.call_soon_threadsafe(queue.spawn, work)
 
 
 def _refuse_on_loop(instead: str) -> None:
-    if asyncio._get_running_loop() is not None:
+    if running_loop() is not None:
         raise RuntimeError(f"This would block the running event loop: use {instead} instead.")
 
 
@@ -495,7 +496,7 @@ class DeploymentResponseGenerator(_Response[R]):
         exchange, loop = self._exchange, self._queue.loop
         assert exchange is not None
         self._consumed += len(message.body)
-        if asyncio._get_running_loop() is loop:
+        if running_loop() is loop:
             exchange.used(self._consumed)
         elif self._consumed >= TELL_BYTES:
             loop.call_soon_threadsafe(exchange.used, self._consumed)

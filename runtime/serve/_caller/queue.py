@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from runtime.serve._core.published import Targets, load_targets
 from runtime.serve._core.slots import Borrower
+from runtime.serve._event_loops import running_loop
 from runtime.serve._wire.messages import Call, Http, Want
 from runtime.serve.context import Deadline, DeploymentID
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError, ReplicaUnavailableError
@@ -180,7 +181,7 @@ class Queue:
     def submit(self, exchange: Exchange) -> None:
         """Sends a new request whose answer goes to a sink, which also takes the errors. From any thread, without
         waiting."""
-        if asyncio._get_running_loop() is self.loop:
+        if running_loop() is self.loop:
             self.start_or_fail(exchange)
         else:
             self.loop.call_soon_threadsafe(self.start_or_fail, exchange)

@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
+from runtime.serve._event_loops import running_loop
+
 from .exchange import Answer
 
 
@@ -60,7 +62,7 @@ class Signal:
 
 
 def _wake(loop: asyncio.AbstractEventLoop, came: asyncio.Future[None]) -> None:
-    if asyncio._get_running_loop() is loop:
+    if running_loop() is loop:
         _come(came)
         return
     try:

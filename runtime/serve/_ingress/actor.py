@@ -18,6 +18,7 @@ from runtime._system import settings
 from runtime.experimental import internal_kv
 from runtime.runtime_context import get_runtime_context
 from runtime.serve._core.published import NAMESPACE, ROUTES, load_routes
+from runtime.serve._event_loops import new_event_loop
 from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .grpc_server import GrpcServer
@@ -60,7 +61,7 @@ class Ingress:
         self._helpers: list[Any] = []
         self._started: dict[str, Any] | None = None
         self._routes: Subscription | None = None
-        self._loop = _new_loop()
+        self._loop = new_event_loop()
         threading.Thread(target=self._run, name="serve-ingress", daemon=True).start()
         self._record_key = b"ingress\0" + str(get_runtime_context().get_actor_id()).encode()
         record = internal_kv._internal_kv_get(self._record_key, namespace=NAMESPACE)
@@ -203,14 +204,6 @@ class Ingress:
         )
         self._helpers = [kind.remote(self._node_id, self._session) for _ in range(count)]
         api.get([helper.start.remote(http, grpc, 1) for helper in self._helpers], timeout=START_TIMEOUT_S)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:  # slower
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
 
 
 def _queue_of(loop: asyncio.AbstractEventLoop) -> QueueOf:

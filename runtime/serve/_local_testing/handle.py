@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from runtime.serve import context
+from runtime.serve._event_loops import running_loop
 from runtime.serve.exceptions import RequestCancelledError
 from runtime.serve.handle import DeploymentHandle, DeploymentResponse, DeploymentResponseGenerator
 
@@ -104,7 +105,7 @@ class LocalResponse(DeploymentResponse[Any]):
 
     def result(self, *, timeout_s: float | None = None, _skip_asyncio_check: bool = False) -> Any:
         """See `DeploymentResponse.result`."""
-        if not _skip_asyncio_check and asyncio._get_running_loop() is not None:
+        if not _skip_asyncio_check and running_loop() is not None:
             raise RuntimeError("This would block the running event loop: use `await response` instead.")
         try:
             return self._future.result(timeout_s)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import functools
 import importlib
@@ -20,6 +19,7 @@ from runtime._extension.process import connected
 from runtime.serve import context, multiplex
 from runtime.serve._core.published import CONTROLLER, NAMESPACE, REPEAT_S, Load
 from runtime.serve._core.specs import DeploymentOptions, DeploymentSpec, ReplicaReady
+from runtime.serve._event_loops import new_event_loop
 from runtime.serve._replica.log import NAME, ReplicaLog
 from runtime.serve._replica.service import Service
 from runtime.serve._replica.threads import Threads
@@ -359,15 +359,6 @@ class LoadReports:
             self._controller = None
             await asyncio.sleep(RETRY_S)
             self._repeat()
-
-
-def new_event_loop() -> asyncio.AbstractEventLoop:
-    """A loop of uvloop, or of asyncio where that is not installed."""
-    with contextlib.suppress(ImportError):
-        import uvloop
-
-        return uvloop.new_event_loop()
-    return asyncio.new_event_loop()
 
 
 def _attach_caller() -> None:

@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 pytest.importorskip("httptools")
 
 from runtime.serve._core.published import Route, Routes
-from runtime.serve._ingress.actor import _new_loop
+from runtime.serve._event_loops import new_event_loop
 from runtime.serve._ingress.http_app import HttpIngress
 from runtime.serve._ingress.http_server import HttpServer, bind
 from runtime.serve._ingress.options import HttpOptions
@@ -21,7 +21,7 @@ from runtime.serve._ingress.routes import RouteTable
 from tests.runtime.serve._ingress.stand_in import Caller, Replica
 
 T = TypeVar("T")
-_new_loop().close()  # libuv keeps a pipe for signals from the first loop on: not a leak
+new_event_loop().close()  # libuv keeps a pipe for signals from the first loop on: not a leak
 
 ROUTES = [
     Route("/", "app", "d"),
@@ -36,7 +36,7 @@ class Served:
     """An ingress with all that it needs. `run` executes a coroutine on its loop."""
 
     def __init__(self, path: str, **options: Any) -> None:
-        self.loop = _new_loop()
+        self.loop = new_event_loop()
         self.thread = threading.Thread(target=self._turn)
         self.thread.start()
         self.table = RouteTable()

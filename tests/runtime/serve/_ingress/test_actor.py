@@ -20,19 +20,20 @@ from runtime._system import settings
 from runtime.experimental.internal_kv import _internal_kv_list, _internal_kv_put
 from runtime.serve._core import published
 from runtime.serve._core.published import NAMESPACE, ROUTES, Route, Routes, Target, Targets, targets_key
-from runtime.serve._ingress.actor import Ingress, _new_loop
+from runtime.serve._event_loops import new_event_loop
+from runtime.serve._ingress.actor import Ingress
 from tests.runtime.api.conftest import session
 from tests.runtime.serve._ingress.stand_in import SLOTS, Replica
 
 __all__ = ["session"]
 
-_new_loop().close()
+new_event_loop().close()
 
 
 @pytest.fixture
 def replica(session: None) -> Iterator[Replica]:
     """Serves / of application "app" as the controller would have it."""
-    loop = _new_loop()
+    loop = new_event_loop()
 
     def turn() -> None:
         asyncio.set_event_loop(loop)
