@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
@@ -19,6 +18,7 @@ from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange, State
 from runtime.serve._caller.queue import Queue
 from runtime.serve._caller.reply import Reply, Stream
 from runtime.serve._event_loops import running_loop
+from runtime.serve._request_id import new_request_id
 from runtime.serve._wire import values
 from runtime.serve._wire.messages import Call, End, Failure, Item, Meta, Result
 from runtime.serve.context import DeploymentID, current_request
@@ -189,7 +189,7 @@ class DeploymentHandle(Generic[T]):
     def _meta(self) -> Meta:
         request, options = current_request(), self._options
         return Meta(
-            request.request_id or _new_id(),
+            request.request_id or new_request_id(),
             request.app_name or self.app_name,
             request.route,
             options.multiplexed_model_id,
@@ -203,12 +203,6 @@ class DeploymentHandle(Generic[T]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return DeploymentHandle, (self.deployment_name, self.app_name, self._options)
-
-
-def _new_id() -> str:
-    """A random id in the form of a UUID of version 4; `uuid` takes five times as long."""
-    text = os.urandom(16).hex()
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:]}"
 
 
 class _Response(Generic[R]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import NamedTuple
 
 import msgspec
@@ -64,13 +63,6 @@ def for_error(error: BaseException) -> Answer:
     if isinstance(error, DeploymentUnavailableError):
         return text(503, error.message)
     return text(500, SERVER_ERROR)
-
-
-def new_request_id() -> str:
-    """A random UUID (version 4)."""
-    digits = os.urandom(16).hex()
-    variant = "89ab"[int(digits[16], 16) & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def _retry_after(delay_s: float | None) -> Headers:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeAlias
 
 import grpc
 
+from runtime.serve._request_id import new_request_id
 from runtime.serve._wire.messages import Call, End, Failure, Item, Meta, Result
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError, RequestCancelledError
 from runtime.serve.grpc_util import RayServegRPCContext, dump_context, load_context
@@ -196,7 +197,7 @@ class GrpcIngress(grpc.GenericRpcHandler):  # type: ignore[misc]
             details = f"{what} Ping {grpc_api.LIST_APPLICATIONS} for available applications."
             return await context.abort(grpc.StatusCode.NOT_FOUND, details)
         app, deployment = target
-        request_id = sent.get("request_id") or answers.new_request_id()
+        request_id = sent.get("request_id") or new_request_id()
         limits = [limit for limit in (self._timeout_s, context.time_remaining()) if limit is not None]
         timeout_s = min(limits, default=None)
         trace = {key: sent[key] for key in ("traceparent", "tracestate") if key in sent}

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
 from typing import Any, TypeAlias, cast
 
+from runtime.serve._request_id import new_request_id
 from runtime.serve._wire.messages import Chunk, End, Event, Failure, Http, Meta, Start
 
 from . import answers
@@ -93,7 +94,7 @@ class HttpIngress:
                 found[_NOTED[name]] = value.decode("latin-1")
         request_id = found.get("request_id", "")
         if not request_id or not request_id.isprintable():
-            request_id = answers.new_request_id()
+            request_id = new_request_id()
             headers = [*headers, (REQUEST_ID, request_id.encode())]
         timeout_s = _timeout_s(found["timeout"], self._timeout_s) if "timeout" in found else self._timeout_s
         trace = _NO_TRACE
