@@ -332,7 +332,12 @@ def _on_loop(queue: Queue, work: Coroutine[Any, Any, None]) -> None:
         queue.loop.call_soon_threadsafe(queue.spawn, work)
 
 
-def _refuse_on_loop(instead: str) -> None:
+def refuse_on_loop(instead: str) -> None:
+    """Raises a RuntimeError if an event loop runs in the calling thread, which is about to block.
+
+    Args:
+        instead: what async code should use.
+    """
     if running_loop() is not None:
         raise RuntimeError(f"This would block the running event loop: use {instead} instead.")
 
@@ -362,7 +367,7 @@ class DeploymentResponse(_Response[R]):
                 raises.
         """
         if not _skip_asyncio_check:
-            _refuse_on_loop("`await response`")
+            refuse_on_loop("`await response`")
         try:
             outcome = self._answers.wait(timeout_s)
         except TimeoutError:
@@ -433,7 +438,7 @@ class DeploymentResponseGenerator(_Response[R]):
         return self
 
     def __next__(self) -> R:
-        _refuse_on_loop("`async for`")
+        refuse_on_loop("`async for`")
         if self._is_over:
             raise StopIteration
         message = self._answers.take()
@@ -529,7 +534,7 @@ class DeploymentBroadcastResponse:
             TimeoutError: one is missing in time.
             ValueError: `timeout_s` is negative.
         """
-        _refuse_on_loop("`await response.results_async()`")
+        refuse_on_loop("`await response.results_async()`")
         deadline_s = _deadline(timeout_s)
         collected: list[Any] = []
         for response in self._responses:

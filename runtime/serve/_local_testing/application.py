@@ -46,7 +46,11 @@ def run_locally(target: Application, name: str) -> LocalHandle:
         replica = LocalReplica(loop, name, spec.name, code, cloudpickle.loads(spec.init), spec.options)
         LocalHandle.replicas[run, name, spec.name] = replica
         loop.replicas.append(replica)
-        replica.start()
+        try:
+            replica.start()
+        except BaseException:
+            _stop(name)
+            raise
     handle = built.handles[built.spec.ingress]
     assert isinstance(handle, LocalHandle)
     return handle

@@ -10,9 +10,13 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from typing import Any, ClassVar, NoReturn, Protocol
 
 from runtime.serve import context
-from runtime.serve._event_loops import running_loop
 from runtime.serve.exceptions import RequestCancelledError
-from runtime.serve.handle import DeploymentHandle, DeploymentResponse, DeploymentResponseGenerator
+from runtime.serve.handle import (
+    DeploymentHandle,
+    DeploymentResponse,
+    DeploymentResponseGenerator,
+    refuse_on_loop,
+)
 
 _NO_REFERENCES = "Converting DeploymentResponses to ObjectRefs is not supported in local testing mode."
 
@@ -62,7 +66,13 @@ class LocalHandle(DeploymentHandle[Any]):
         """See `DeploymentHandle.remote`."""
         meta = self._meta()
         request = context.RequestContext(
-            meta.route, meta.request_id, meta.request_id, meta.app, meta.model_id, trace=meta.trace
+            meta.route,
+            meta.request_id,
+            meta.request_id,
+            meta.app,
+            meta.model_id,
+            meta.session_id,
+            trace=meta.trace,
         )
         replica = self.replicas[self._run, self.app_name, self.deployment_name]
         kind = LocalResponseGenerator if self._options.stream else LocalResponse
@@ -105,8 +115,8 @@ class LocalResponse(DeploymentResponse[Any]):
 
     def result(self, *, timeout_s: float | None = None, _skip_asyncio_check: bool = False) -> Any:
         """See `DeploymentResponse.result`."""
-        if not _skip_asyncio_check and running_loop() is not None:
-            raise RuntimeError("This would block the running event loop: use `await response` instead.")
+        if not _skip_asyncio_check:
+            refuse_on_loop("`await response`")
         try:
             return self._future.result(timeout_s)
         except concurrent.futures.CancelledError:
@@ -169,6 +179,7 @@ class LocalResponseGenerator(DeploymentResponseGenerator[Any]):
         return self
 
     def __next__(self) -> Any:
+        refuse_on_loop("`async for`")
         if self._is_over:
             raise StopIteration
         item = self._items.get()
@@ -184,7 +195,11 @@ class LocalResponseGenerator(DeploymentResponseGenerator[Any]):
     async def __anext__(self) -> Any:
         if self._is_over:
             raise StopAsyncIteration
-        item = await asyncio.get_running_loop().run_in_executor(None, self._items.get)
+        try:
+            item = await asyncio.get_running_loop().run_in_executor(None, self._items.get)
+        except asyncio.CancelledError:
+            self.cancel()  # its end also releases the thread
+            raise
         if isinstance(item, tuple):
             return item[0]
         self._is_over = True
