@@ -41,7 +41,7 @@ TELL_BYTES = WINDOW_BYTES // 4
 """After so many used bytes the sender is told of them."""
 
 
-class Waiting(Protocol):
+class ExchangeOwner(Protocol):
     """Where requests wait, as they see it."""
 
     @property
@@ -113,7 +113,7 @@ class Exchange:
 
     def __init__(
         self,
-        queue: Waiting,
+        queue: ExchangeOwner,
         message: Call | Http,
         sink: Sink | None = None,
         arguments: tuple[tuple[Any, ...], dict[str, Any]] = ((), {}),

@@ -48,7 +48,7 @@ MOST_REFUSALS = 20
 """So often a request is sent elsewhere before it fails."""
 
 
-class Lines(Protocol):
+class LinkOwner(Protocol):
     """The queue that a link works for."""
 
     @property
@@ -86,7 +86,7 @@ class Link:
         node: id of this node, in hex.
     """
 
-    def __init__(self, queue: Lines, target: Target, caller: str, node: str) -> None:
+    def __init__(self, queue: LinkOwner, target: Target, caller: str, node: str) -> None:
         self.target = target
         self.is_near = target.node == node
         self._caller = caller

@@ -11,7 +11,7 @@ from runtime.util import metrics
 RECORD_S = 0.5
 
 
-class Waiting(Protocol):
+class MeasuredQueue(Protocol):
     """A queue."""
 
     app: str
@@ -32,11 +32,11 @@ class QueueMeasures:
     def __init__(self, loop: asyncio.AbstractEventLoop, caller: str) -> None:
         self._loop = loop
         self._caller = caller
-        self._changed: set[Waiting] = set()
+        self._changed: set[MeasuredQueue] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._set: Callable[[float, dict[str, str]], None] | None = None
 
-    def changed(self, queue: Waiting) -> None:
+    def changed(self, queue: MeasuredQueue) -> None:
         """Requests wait there, or no longer."""
         self._changed.add(queue)
         if self._timer is None:

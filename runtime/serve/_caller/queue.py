@@ -29,7 +29,7 @@ STALL_S = 30.0
 """While requests wait and none is sent for so long, a warning says what they wait for."""
 
 
-class Host(Protocol):
+class QueueOwner(Protocol):
     """The caller that a queue belongs to."""
 
     @property
@@ -63,7 +63,7 @@ class Host(Protocol):
 class Queue:
     """Belongs to the caller's loop. Get it by `Caller.queue`."""
 
-    def __init__(self, caller: Host, app: str, deployment: str) -> None:
+    def __init__(self, caller: QueueOwner, app: str, deployment: str) -> None:
         self.caller = caller
         self.loop = caller.loop
         self.app, self.deployment = app, deployment

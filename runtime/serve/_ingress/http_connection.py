@@ -50,7 +50,7 @@ class HttpConnection(HttpToolsProtocol):
         self._head_bytes = 0
         self._refusal = 400
         self._linger: asyncio.TimerHandle | None = None
-        self._is_deaf = False
+        self._ignores_input = False
 
     @property
     def has_input(self) -> bool:
@@ -86,13 +86,13 @@ class HttpConnection(HttpToolsProtocol):
         self.app_state = {}
 
     def data_received(self, data: bytes) -> None:
-        if self._is_deaf:
+        if self._ignores_input:
             return
         self.has_begun = True
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
-        if self._in_head and self._head_bytes > MAX_HEAD_BYTES and not self._is_deaf:
+        if self._in_head and self._head_bytes > MAX_HEAD_BYTES and not self._ignores_input:
             self._refuse(431, _TOO_LARGE)
 
     def handle_websocket_upgrade(self) -> None:
@@ -140,7 +140,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def _unsupported_upgrade_warning(self) -> None:
         # The parser cannot go on: this is the last request of the connection.
-        self._is_deaf = True
+        self._ignores_input = True
         self.cycle.keep_alive = False
 
     # ------------------------------------------------------------ helpers
@@ -160,7 +160,7 @@ class HttpConnection(HttpToolsProtocol):
     def _refuse(self, status: int, message: str) -> None:
         """Answers a request that cannot be understood. Earlier ones on the connection get their responses first."""
         cycle = self.cycle
-        self._is_deaf = True
+        self._ignores_input = True
         if cycle is not None and not cycle.response_complete:
             if not cycle.more_body:
                 cycle.keep_alive = False

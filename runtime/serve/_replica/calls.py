@@ -11,7 +11,7 @@ import msgspec
 
 from runtime.serve import context
 from runtime.serve._replica import streams
-from runtime.serve._replica.running import Host, Peer, Running
+from runtime.serve._replica.running import Peer, RequestHost, Running
 from runtime.serve._replica.threads import Threads
 from runtime.serve._replica.user_code import Method, UserCode
 from runtime.serve._wire import values
@@ -28,7 +28,7 @@ class RunningCall(Running):
 
     method = "CALL"
 
-    def __init__(self, service: Host, peer: Peer, call: Call) -> None:
+    def __init__(self, service: RequestHost, peer: Peer, call: Call) -> None:
         super().__init__(service, peer, call.number, call.meta)
         self._call = call
         self._users: RayServegRPCContext | None = None  # of a gRPC request

@@ -14,7 +14,7 @@ from typing import Any
 from runtime.serve._replica import calls
 from runtime.serve._replica.asgi_app import VERSIONS
 from runtime.serve._replica.responses import TEXT, Headers, chunk_of, response_of, sendable
-from runtime.serve._replica.running import Host, Peer, Running, text_of
+from runtime.serve._replica.running import Peer, RequestHost, Running, text_of
 from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, End, Event, Http, Start, size_of
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
@@ -47,7 +47,7 @@ class RunningHttp(Running):
 
     is_http = True
 
-    def __init__(self, service: Host, peer: Peer, request: Http) -> None:
+    def __init__(self, service: RequestHost, peer: Peer, request: Http) -> None:
         super().__init__(service, peer, request.number, request.meta)
         self._request = request
         self._first = True
@@ -254,7 +254,7 @@ class RunningWebSocket(Running):
     is_http = True
     method = "WS"
 
-    def __init__(self, service: Host, peer: Peer, request: Http) -> None:
+    def __init__(self, service: RequestHost, peer: Peer, request: Http) -> None:
         super().__init__(service, peer, request.number, request.meta)
         self._request = request
         self._events: deque[dict[str, Any]] = deque([{"type": "websocket.connect"}])

@@ -26,11 +26,11 @@ class Peer:
         running: its requests whose last message is not sent, by their numbers.
         kept: large values that it has not read yet.
         is_known: its `Hello` came.
-        patience: closes a connection without one.
+        hello_timer: closes a connection without one.
     """
 
     connection: Connection
-    patience: asyncio.TimerHandle
+    hello_timer: asyncio.TimerHandle
 
     def __init__(self) -> None:
         self.running: dict[int, Running] = {}
@@ -38,7 +38,7 @@ class Peer:
         self.is_known = False
 
 
-class Host(Protocol):
+class RequestHost(Protocol):
     """What requests need of the replica that they run in.
 
     Attributes:
@@ -81,7 +81,7 @@ class Running(ABC):
     """For the access log."""
     is_http = False
 
-    def __init__(self, service: Host, peer: Peer, number: int, meta: Meta) -> None:
+    def __init__(self, service: RequestHost, peer: Peer, number: int, meta: Meta) -> None:
         self.service = service
         self.peer = peer
         self.number = number

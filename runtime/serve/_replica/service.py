@@ -167,7 +167,7 @@ class Service:
     def _connected(self) -> Connection:
         peer = Peer()
         connection = peer.connection = Connection(self._received(peer), self._lost(peer), from_replica=False)
-        peer.patience = self.loop.call_later(HELLO_S, connection.close)
+        peer.hello_timer = self.loop.call_later(HELLO_S, connection.close)
         return connection
 
     def _received(self, peer: Peer) -> Callable[[Connection, Any], None]:
@@ -187,7 +187,7 @@ class Service:
     def _hello(self, peer: Peer, hello: messages.Hello) -> None:
         if hello.version != messages.VERSION or not hmac.compare_digest(hello.token, self._token):
             raise PermissionError("A caller with another version or a wrong token.")
-        peer.patience.cancel()
+        peer.hello_timer.cancel()
         peer.is_known = True
         self._peers.add(peer)
         self._perform(self._lender.connect(peer))
@@ -203,7 +203,7 @@ class Service:
         def end(_: Connection, error: BaseException | None) -> None:
             if error is not None and not isinstance(error, OSError):
                 logger.warning("A caller's connection is closed: %s", error)
-            peer.patience.cancel()
+            peer.hello_timer.cancel()
             if not peer.is_known:
                 return
             self._peers.discard(peer)
