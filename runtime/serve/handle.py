@@ -14,13 +14,13 @@ import runtime
 from runtime.exceptions import RaySystemError
 from runtime.object_ref import ObjectRef
 from runtime.serve._caller.caller import here
-from runtime.serve._caller.exchange import TELL_BYTES, Answer, Exchange, State
+from runtime.serve._caller.exchange import Answer, Exchange, State
 from runtime.serve._caller.queue import Queue
 from runtime.serve._caller.reply import Reply, Stream
 from runtime.serve._event_loops import running_loop
 from runtime.serve._request_id import new_request_id
 from runtime.serve._wire import values
-from runtime.serve._wire.messages import Call, End, Failure, Item, Meta, Result
+from runtime.serve._wire.messages import ACKNOWLEDGE_BYTES, Call, End, Failure, Item, Meta, Result
 from runtime.serve.context import DeploymentID, current_request
 from runtime.serve.exceptions import RayServeException, RequestCancelledError
 
@@ -497,7 +497,7 @@ class DeploymentResponseGenerator(_Response[R]):
         self._consumed += len(message.body)
         if running_loop() is loop:
             exchange.used(self._consumed)
-        elif self._consumed >= TELL_BYTES:
+        elif self._consumed >= ACKNOWLEDGE_BYTES:
             loop.call_soon_threadsafe(exchange.used, self._consumed)
         else:
             return

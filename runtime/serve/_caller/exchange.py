@@ -13,6 +13,7 @@ from runtime.object_ref import ObjectRef
 from runtime.serve._core.published import Target
 from runtime.serve._wire import values
 from runtime.serve._wire.messages import (
+    ACKNOWLEDGE_BYTES,
     WINDOW_BYTES,
     Call,
     Cancel,
@@ -36,9 +37,6 @@ Sink: TypeAlias = Callable[[Answer | BaseException], None]
 
 IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"})
 """Methods whose requests a gateway may repeat when a connection is lost: RFC 9110, section 9.2.2."""
-
-TELL_BYTES = WINDOW_BYTES // 4
-"""After so many used bytes the sender is told of them."""
 
 
 class ExchangeOwner(Protocol):
@@ -244,7 +242,7 @@ class Exchange:
     def used(self, size: int) -> None:
         """So many more bytes of chunks, items or events are used; the replica may send more."""
         self._used += size
-        if self._used - self._told >= TELL_BYTES:
+        if self._used - self._told >= ACKNOWLEDGE_BYTES:
             self._tell(self._used)
 
     # ------------------------------------------------------------ for its link and queue

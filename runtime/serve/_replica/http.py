@@ -15,13 +15,11 @@ from runtime.serve._replica import calls
 from runtime.serve._replica.asgi_app import VERSIONS
 from runtime.serve._replica.responses import TEXT, Headers, chunk_of, response_of, sendable
 from runtime.serve._replica.running import Peer, RequestHost, Running, text_of
-from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, End, Event, Http, Start, size_of
+from runtime.serve._wire.messages import ACKNOWLEDGE_BYTES, Chunk, End, Event, Http, Start, size_of
 from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 PIECE_BYTES = 256 << 10
 """A larger body travels in pieces of this size."""
-ACKNOWLEDGE_BYTES = WINDOW_BYTES // 4
-"""So much of a request's body is used before the caller hears of it."""
 GRACE_S = 0.1
 """Code that waits for `http.disconnect` has this long to end before it is cancelled."""
 DISCONNECT = {"type": "http.disconnect"}

@@ -18,6 +18,8 @@ import msgspec
 VERSION = 1
 WINDOW_BYTES = 1 << 20
 """How many bytes of chunks, items or events a side sends before it waits for a `Window` of the other."""
+ACKNOWLEDGE_BYTES = WINDOW_BYTES // 4
+"""After so many used bytes the receiver sends a `Window`."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, gc=False):
