@@ -289,7 +289,7 @@ class _Function:
         self.options = options
         self._signature = inspect.signature(function)
         self._methods: dict[type, bool] = {}
-        self._queues: weakref.WeakKeyDictionary[Any, _Queue] = weakref.WeakKeyDictionary()
+        self._queues: dict[int, _Queue] = {}  # by the id of the instance, which need not be hashable
         self._queue: _Queue | None = None  # of a plain function
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -304,11 +304,12 @@ class _Function:
             args, kwargs = self._bound(args, kwargs)
         else:
             instance = args[0]
-            found = self._queues.get(instance)
+            found = self._queues.get(id(instance))
             if found is None:
                 # The queue must not keep the instance, whose end is its own.
                 method = _weak_method(self.function, instance)
-                found = self._queues[instance] = _Queue(method, self.options)
+                found = self._queues[id(instance)] = _Queue(method, self.options)
+                weakref.finalize(instance, self._queues.pop, id(instance)).atexit = False
             queue = found
             args, kwargs = self._bound(args, kwargs)
             args = args[1:]
