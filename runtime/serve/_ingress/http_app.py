@@ -262,6 +262,8 @@ class _Request(_Relay):
                 return
             body, more = first["body"], first["more_body"]
         if self._notices_leaving:
+            if connection.transport.is_closing():  # it has left before it could be noticed
+                return
             connection.gone = self.leave
         timer = self.watch_time()
         exchange: Exchange | None = None
