@@ -119,9 +119,7 @@ def _nodes_of(app: Any) -> list[tuple[list[Any], int, Any]]:
         seen.add(id(routes))
         for index, route in enumerate(routes):
             found.append((routes, index, route))
-            walk(
-                getattr(route, "original_router", None) or route
-            )  # FastAPI 0.137 keeps included routers whole
+            walk(getattr(route, "original_router", None) or route)  # FastAPI >= 0.137 keeps included routers
 
     walk(app)
     return found

@@ -18,8 +18,8 @@ from runtime.serve import context, metrics
 logger = logging.getLogger("ray.serve")
 
 TURNS = 3
-"""A batch may have blocked the event loop. So many turns later, the calls that came meanwhile have been read from their
-sockets and belong to the next batch; else it would begin with the few that were read before and have waited enough."""
+"""Turns of the event loop between the end of a batch and the begin of the next. A batch may have blocked the loop: the
+calls that came meanwhile are first read from their sockets, so that they are in the next batch, too."""
 _ENDS = (StopIteration, StopAsyncIteration)
 """A streaming function yields one of these for a call whose stream is over."""
 _MILLISECONDS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000, 10_000, 60_000, 120_000]
@@ -121,11 +121,9 @@ class _Queue:
         self._batches = 0
         self._metrics = _Metrics(function.__name__)
         self._streams = inspect.isasyncgenfunction(function)
-        base = contextvars.copy_context()
-        base.run(
-            context._serve_request_context.set, context.RequestContext()
-        )  # a batch belongs to no request
-        self._context = base
+        self._context = contextvars.copy_context()
+        # A batch belongs to no single request.
+        self._context.run(context._serve_request_context.set, context.RequestContext())
         options.check_room()
 
     def put(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:

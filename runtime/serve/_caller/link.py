@@ -43,9 +43,9 @@ log = logging.getLogger(__name__)
 FIRST_RETRY_S = 0.05
 MOST_RETRY_S = 2.0
 CONNECT_S = 10.0
-"""How long the connection to a replica and its `Welcome` may take."""
+"""Timeout of the connection to a replica, including its `Welcome`."""
 MOST_REFUSALS = 20
-"""So often a request is sent elsewhere before it fails."""
+"""A request that this many replicas have refused fails."""
 
 
 class LinkOwner(Protocol):
@@ -75,7 +75,7 @@ class LinkOwner(Protocol):
         """Another number of slots may be wanted."""
 
     def served(self) -> None:
-        """Requests wait no more."""
+        """Waiting requests were sent."""
 
 
 class Link:
@@ -141,7 +141,7 @@ class Link:
         """Sends a request, with a slot that it has."""
         connection = self._connection
         if connection is None or not connection.is_open:
-            self._queue.borrower.lost(self.target.replica)  # the connection's own call is about to come
+            self._queue.borrower.lost(self.target.replica)  # `_connection_lost` is about to be called
             self._queue.send_elsewhere(exchange)
             return
         number = next(self._numbers)
@@ -221,9 +221,8 @@ class Link:
             self._lost.set_result(None)
         self._queue.borrower.lost(self.target.replica)
         exchanges, self._exchanges = self._exchanges, {}
-        for exchange in reversed(
-            exchanges.values()
-        ):  # the last is asked for first, and so the first one is first
+        # Each goes to the head of the queue, so the oldest must be the last one to go there.
+        for exchange in reversed(exchanges.values()):
             if exchange.may_follow_a_loss():
                 exchange.losses += 1
                 self._queue.send_elsewhere(exchange)

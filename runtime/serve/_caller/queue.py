@@ -26,7 +26,7 @@ from .routing import ByModel, Routing
 log = logging.getLogger(__name__)
 
 STALL_S = 30.0
-"""While requests wait and none is sent for so long, a warning says what they wait for."""
+"""If requests wait and none is sent for this long, a warning says what they wait for."""
 
 
 class QueueOwner(Protocol):
@@ -355,7 +355,7 @@ class Queue:
             self.loop.call_soon(self._tell_wants)
 
     def served(self) -> None:
-        """Requests wait no more: they were sent."""
+        """Waiting requests were sent."""
         self._sent += 1
         if self.targets is not None and self.targets.scales:
             self.caller.demand.changed(self)

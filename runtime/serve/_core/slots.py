@@ -51,7 +51,8 @@ class _Account:
 
 
 FIRST_PAUSE = 8
-"""After so many requests, and then twice as many each time, a slot is sought again where none was free."""
+"""A borrower that found no free slot at a replica seeks one there again after this many requests, then after twice as
+many each time."""
 
 
 class Lender:

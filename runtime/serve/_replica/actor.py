@@ -93,9 +93,8 @@ class Replica:
         Raises: what the user's code raises.
         """
         if self._loop is None:
-            self._frame = (
-                contextvars.copy_context()
-            )  # of this call: what the user's code starts belongs to this actor
+            # The context of this call: tasks that the user's code starts belong to this actor.
+            self._frame = contextvars.copy_context()
             self._loop = new_event_loop()
             run = functools.partial(self._frame.run, self._run_loop, self._loop)
             threading.Thread(target=run, name="serve", daemon=True).start()
@@ -129,8 +128,8 @@ class Replica:
             self._on_loop(check.function(), self._options.health_check_timeout_s)
 
     def drain(self, timeout_s: float) -> NoReturn:
-        """Takes back all slots, waits for the requests that run, at most until `timeout_s` is over, and cancels the
-        others. Then runs the user's `__del__` and ends the process, with everything sent that this has started."""
+        """Recalls all slots, waits at most `timeout_s` for running requests, and cancels the others. Then runs the
+        user's `__del__`, sends what is still to be sent and exits the process."""
         if self._service is not None:
             self._on_loop(self._drain(timeout_s))
         runtime.actor.exit_actor()
@@ -316,7 +315,7 @@ class LoadReports:
             self._timer = self._loop.call_later(max(0.0, self._next - time.monotonic()), self._report)
 
     async def poll(self) -> None:
-        """Calls `record_autoscaling_stats` again and again."""
+        """Calls `record_autoscaling_stats` every `METRICS_S`, until it is cancelled."""
         while True:
             method = self._user.optional(_AUTOSCALING)
             assert method is not None

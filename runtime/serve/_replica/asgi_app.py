@@ -143,7 +143,7 @@ class _Lifespan:
             await asyncio.wait([answer, self._task], return_when=asyncio.FIRST_COMPLETED)
             if answer.done():
                 return answer.result()
-            self._task.cancelled() or self._task.exception()
+            self._task.cancelled() or self._task.exception()  # marks the exception as retrieved
             return None if self._answers.empty() else self._answers.get_nowait()
         finally:
             answer.cancel()

@@ -28,11 +28,11 @@ from runtime.serve._wire.messages import Failure, Models, Statistics, Welcome
 logger = logging.getLogger(NAME)
 
 FLUSH_S = 0.2
-"""How long lines of the access log and metrics are gathered."""
+"""How often the access log and the metrics are written."""
 HELLO_S = 10.0
-"""How long a connection may be silent before its `Hello`."""
+"""A connection without a `Hello` is closed after this time."""
 CANCEL_S = 2.0
-"""Requests that a drain cancels have this long to end."""
+"""How long a drain waits for requests that it has cancelled."""
 
 
 class Service:

@@ -11,7 +11,7 @@ from typing import Any
 from runtime.serve._replica.threads import Threads
 
 AHEAD = 64
-"""How many items a generator is ahead of what was sent."""
+"""How many items a generator may be ahead of what was sent."""
 
 
 class _Handover:

@@ -65,7 +65,7 @@ def dump(value: Any, what: str = "the value of a call") -> Dumped:
     size_bytes = len(pickled.data) + sum(memoryview(buffer).nbytes for buffer in pickled.buffers)
     if (pickled.references or size_bytes > INLINE_BYTES) and connected_or_none() is not None:
         ref = handover.put(pickled)
-        return Dumped(bytes((_ADDRESS,)) + _encode(handover.address_of(ref)), ref)
+        return Dumped(_ADDRESS_BYTE + _encode(handover.address_of(ref)), ref)
     if pickled.buffers:
         return Dumped(bytes((_BUFFERS,)) + _encode((pickled.data, pickled.buffers)), None)
     return Dumped(pickled.data, None)
