@@ -307,7 +307,7 @@ class _Function:
                 # The queue must not keep the instance, whose end is its own.
                 method = _weak_method(self.function, instance)
                 found = self._queues[id(instance)] = _Queue(method, self.options)
-                weakref.finalize(instance, self._queues.pop, id(instance)).atexit = False
+                weakref.finalize(instance, self._queues.__delitem__, id(instance)).atexit = False
             queue = found
             args, kwargs = self._bound(args, kwargs)
             args = args[1:]
