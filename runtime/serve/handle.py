@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import time
 import warnings
 from collections.abc import AsyncIterator, Coroutine, Generator, Iterator
@@ -17,12 +18,13 @@ from runtime.serve._caller.caller import here
 from runtime.serve._caller.exchange import Answer, Exchange, State
 from runtime.serve._caller.queue import Queue
 from runtime.serve._caller.reply import Reply, Stream
+from runtime.serve._core.published import Targets
 from runtime.serve._event_loops import running_loop
 from runtime.serve._request_id import new_request_id
 from runtime.serve._wire import values
 from runtime.serve._wire.messages import ACKNOWLEDGE_BYTES, Call, End, Failure, Item, Meta, Result
 from runtime.serve.context import DeploymentID, current_request
-from runtime.serve.exceptions import RayServeException, RequestCancelledError
+from runtime.serve.exceptions import DeploymentUnavailableError, RayServeException, RequestCancelledError
 
 __all__ = [
     "DeploymentBroadcastResponse",
@@ -517,11 +519,38 @@ class DeploymentBroadcastResponse:
     """The results of a method on all replicas."""
 
     def __init__(self, handle: DeploymentHandle[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        targets = handle._own_queue().targets
-        replicas = targets.replicas if targets is not None else []
-        self._responses: list[DeploymentResponse[Any]] = [
-            DeploymentResponse(handle, args, kwargs, target.replica) for target in replicas
+        self._handle = handle
+        self._arguments = args, kwargs
+        self._responses: concurrent.futures.Future[list[DeploymentResponse[Any]]] = (
+            concurrent.futures.Future()
+        )
+        self._queue = queue = handle._own_queue()
+        if queue.targets is not None:
+            self._send(queue.targets)
+        else:  # the first call of this process
+            _on_loop(queue, self._send_when_known())
+
+    def _send(self, targets: Targets) -> None:
+        args, kwargs = self._arguments
+        responses: list[DeploymentResponse[Any]] = [
+            DeploymentResponse(self._handle, args, kwargs, target.replica) for target in targets.replicas
         ]
+        if responses:
+            self._responses.set_result(responses)
+        else:
+            reason = targets.message or "it has no replica that serves"
+            self._responses.set_exception(DeploymentUnavailableError(self._queue.deployment_id, reason))
+
+    async def _send_when_known(self) -> None:
+        try:
+            self._send(await self._queue.first_targets())
+        except asyncio.CancelledError:
+            self._responses.set_exception(
+                RaySystemError("The process has left the cluster before the broadcast.")
+            )
+            raise
+        except Exception as error:
+            self._responses.set_exception(error)
 
     def results(self, *, timeout_s: float | None = None, return_exceptions: bool = False) -> list[Any]:
         """One result per replica, in no particular order.
@@ -531,13 +560,20 @@ class DeploymentBroadcastResponse:
             return_exceptions: put errors into the list instead of raising the first one.
 
         Raises:
+            DeploymentUnavailableError: the deployment has no replica.
             TimeoutError: one is missing in time.
             ValueError: `timeout_s` is negative.
         """
         refuse_on_loop("`await response.results_async()`")
         deadline_s = _deadline(timeout_s)
+        try:
+            responses = self._responses.result(timeout_s)
+        except TimeoutError:
+            raise TimeoutError(
+                f"The broadcast was not sent within {timeout_s} s. {self._queue.why_waiting()}"
+            ) from None
         collected: list[Any] = []
-        for response in self._responses:
+        for response in responses:
             left_s = None if deadline_s is None else max(0.0, deadline_s - time.monotonic())
             try:
                 collected.append(response.result(timeout_s=left_s))
@@ -555,8 +591,9 @@ class DeploymentBroadcastResponse:
         """`results` for async code."""
         _deadline(timeout_s)
         async with asyncio.timeout(timeout_s):
+            responses = await asyncio.shield(asyncio.wrap_future(self._responses))
             return await asyncio.gather(
-                *(response._value() for response in self._responses), return_exceptions=return_exceptions
+                *(response._value() for response in responses), return_exceptions=return_exceptions
             )
 
 

@@ -77,6 +77,7 @@ class Queue:
         self._stall: asyncio.TimerHandle | None = None
         self._sent = 0  # requests, since the last look at `_stall`
         self._end: BaseException | None = None  # set by `close`
+        self._has_targets = asyncio.Event()
 
     @property
     def waiting(self) -> int:
@@ -122,6 +123,12 @@ class Queue:
                 exchange.cancel()
                 raise
         return exchange
+
+    async def first_targets(self) -> Targets:
+        """The targets, once the controller has published any. On the caller's loop."""
+        await self._has_targets.wait()
+        assert self.targets is not None
+        return self.targets
 
     def start(self, exchange: Exchange) -> None:
         """Sends a new request, or lets it wait.
@@ -291,6 +298,7 @@ class Queue:
         elif before is not None and before.state != "gone" and targets.epoch < before.epoch:
             return
         self.targets = targets
+        self._has_targets.set()
         if targets.router != (before.router if before is not None else b""):
             self._routing.close()
             self._routing = self._routing_of(targets.router)

@@ -16,7 +16,13 @@ from runtime.serve._caller import caller as callers
 from runtime.serve._caller.exchange import State
 from runtime.serve._core.published import Targets
 from runtime.serve.context import Deadline, RequestContext, _serve_request_context
-from runtime.serve.exceptions import BackPressureError, RayServeException, RequestCancelledError
+from runtime.serve.exceptions import (
+    BackPressureError,
+    DeploymentUnavailableError,
+    RayServeException,
+    ReplicaUnavailableError,
+    RequestCancelledError,
+)
 from runtime.serve.handle import DeploymentHandle, DeploymentResponse, DeploymentResponseGenerator
 from tests.polling import eventually
 from tests.runtime.serve.stand_ins import NODE, Keys, StandIn
@@ -364,6 +370,29 @@ def test_calls_inside_a_request_have_its_id(calls):
     assert response.result(timeout_s=LIMIT_S) == 1
     assert (response.request_id, replica.begun) == ("outer", ["outer"])
     assert calls.handle.remote(1).request_id != calls.handle.remote(1).request_id
+
+
+def test_a_broadcast_waits_until_the_replicas_are_known(calls):
+    response = calls.handle.broadcast("who")
+    replica = calls.add()
+    assert response.results(timeout_s=LIMIT_S) == [replica.name]
+
+
+def test_a_broadcast_to_no_replica_fails(calls):
+    calls.publish()
+    with pytest.raises(DeploymentUnavailableError, match="no replica"):
+        calls.handle.broadcast("who").results(timeout_s=LIMIT_S)
+
+
+def test_a_broadcast_to_a_replica_that_leaves_before_it_has_a_slot_fails(calls):
+    replica = calls.add(slots=0)
+    until(calls.handle.running_replicas_populated)
+    response = calls.handle.broadcast("who")
+    calls.replicas.remove(replica)
+    calls.publish()
+    with pytest.raises(ReplicaUnavailableError):
+        response.results(timeout_s=LIMIT_S)
+    calls.do(replica.close)
 
 
 def test_a_broadcast_reaches_every_replica(calls):
