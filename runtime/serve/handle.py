@@ -230,20 +230,16 @@ class _Response(Generic[R]):
         self._exchange: Exchange | None = None
         self._allowed = frozenset((replica,)) if replica else None
         self._queue = queue = handle._own_queue()
-        self._meta = meta = handle._meta()
+        self._meta = handle._meta()
         self._deadline = current_request()._deadline
-        self._method = method = handle._options.method_name
+        self._method = handle._options.method_name
         self._stream = stream
         if any(isinstance(arg, _Response) for arg in args) or (
             kwargs and any(isinstance(arg, _Response) for arg in kwargs.values())
         ):
             _on_loop(queue, self._send_when_ready(args, kwargs))
             return
-        dumped = values.dump_arguments(args, kwargs)
-        call = Call(0, method, meta, dumped.body, stream)
-        self._exchange = exchange = Exchange(queue, call, self._sink, (args, kwargs), self._allowed)
-        exchange.kept, exchange.deadline = dumped.kept, self._deadline
-        queue.submit(exchange)
+        self._submit(args, kwargs, values.dump_arguments(args, kwargs))
 
     @property
     def request_id(self) -> str:
@@ -292,10 +288,13 @@ class _Response(Generic[R]):
             )
             raise
         if not self._cancelled:
-            call = Call(0, self._method, self._meta, dumped.body, self._stream)
-            self._exchange = exchange = Exchange(self._queue, call, self._sink, (args, kwargs), self._allowed)
-            exchange.kept, exchange.deadline = dumped.kept, self._deadline
-            self._queue.submit(exchange)
+            self._submit(args, kwargs, dumped)
+
+    def _submit(self, args: tuple[Any, ...], kwargs: dict[str, Any], dumped: values.Dumped) -> None:
+        call = Call(0, self._method, self._meta, dumped.body, self._stream)
+        self._exchange = exchange = Exchange(self._queue, call, self._sink, (args, kwargs), self._allowed)
+        exchange.kept, exchange.deadline = dumped.kept, self._deadline
+        self._queue.submit(exchange)
 
     def _raise(self, outcome: Answer | BaseException) -> NoReturn:
         if isinstance(outcome, Failure):
