@@ -471,9 +471,7 @@ class DeploymentResponseGenerator(_Response[R]):
         return value  # type: ignore[no-any-return]
 
     def __await__(self) -> NoReturn:
-        raise TypeError(
-            "A DeploymentResponseGenerator cannot be awaited: use `async for`, or await its `__anext__()`."
-        )
+        raise TypeError("A DeploymentResponseGenerator cannot be awaited: use `async for`.")
 
     def result(self, *, timeout_s: float | None = None, _skip_asyncio_check: bool = False) -> NoReturn:
         """Raises a TypeError: a stream has no single result."""

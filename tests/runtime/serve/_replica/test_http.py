@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, StreamingRespon
 from starlette.routing import Route, WebSocketRoute
 
 from runtime.serve import asgi
-from runtime.serve._wire.messages import WINDOW_BYTES, Cancel, Chunk, Event, Failure
+from runtime.serve._wire.messages import WINDOW_BYTES, Cancel, Chunk, End, Event, Failure, Window
 from tests.runtime.serve._replica.stand_in import serving, until
 
 
@@ -145,7 +145,6 @@ def test_a_large_response_waits_for_its_reader():
             body = first.body + b"".join(
                 caller.received[number].get_nowait().body for _ in range(caller.received[number].qsize())
             )
-            from runtime.serve._wire.messages import Window
 
             caller.connection.send(Window(number, len(body)))
             while len(body) < len(big):
@@ -273,6 +272,90 @@ def test_a_builder_is_called_in_the_replica():
 
         async with serving(asgi.ingress(build)()) as (_, caller):
             assert (await caller.http())[2] == b"built"
+
+    asyncio.run(main())
+
+
+class Raw:
+    """A deployment that is an ASGI application, without a framework."""
+
+    def __init__(self, app):
+        self.app = app
+
+    async def __serve_build_asgi_app__(self):
+        return self.app
+
+
+def test_events_of_a_websocket_are_counted_both_ways():
+    async def main():
+        size = WINDOW_BYTES // 2
+
+        async def app(scope, receive, send):
+            if scope["type"] == "lifespan":
+                return
+            assert (await receive())["type"] == "websocket.connect"
+            assert len((await receive())["bytes"]) == size
+            for _ in range(4):
+                await send({"type": "websocket.send", "bytes": bytes(size)})
+
+        async with serving(asgi.ingress()(Raw), app) as (_, caller):
+            number = await caller.begin_http("/", kind="websocket")
+            caller.connection.send(Event(number, {"type": "websocket.receive", "bytes": bytes(size)}))
+            assert await caller.next(number) == Window(number, size)
+            for _ in range(2):
+                assert len((await caller.next(number)).event["bytes"]) == size
+            await asyncio.sleep(0)
+            assert caller.received[number].empty(), "it has sent what its caller may not have room for"
+            caller.connection.send(Window(number, 2 * size))
+            for _ in range(2):
+                assert len((await caller.next(number)).event["bytes"]) == size
+            assert isinstance(await caller.next(number), End)
+
+    asyncio.run(main())
+
+
+def test_what_a_task_sends_after_the_end_of_its_request_goes_nowhere():
+    async def main():
+        errors = []
+
+        async def app(scope, receive, send):
+            if scope["type"] == "lifespan":
+                return
+
+            async def late(event):
+                await asyncio.sleep(0.01)
+                try:
+                    await send(event)
+                except (OSError, RuntimeError) as error:
+                    errors.append(error)
+
+            if scope["type"] == "http":
+                tasks.append(asyncio.create_task(late({"type": "http.response.start", "status": 200})))
+                raise ValueError("no")
+            tasks.append(asyncio.create_task(late({"type": "websocket.send", "text": "late"})))
+
+        tasks = []
+        async with serving(asgi.ingress()(Raw), app) as (_, caller):
+            assert isinstance(await caller.next(await caller.begin_http("/", kind="websocket")), End)
+            assert isinstance(await caller.next(await caller.begin_http("/")), Failure)
+            await asyncio.wait(tasks)
+            assert len(errors) == 2
+            assert caller.connection.is_open
+            assert not any(queue.qsize() for queue in caller.received.values())
+
+    asyncio.run(main())
+
+
+def test_a_body_that_was_read_as_a_stream_cannot_be_read_again():
+    async def main():
+        async def answer(request):
+            first = b"".join([part async for part in request.stream()])
+            with pytest.raises(RuntimeError, match="Stream consumed"):
+                await request.body()
+            return first
+
+        async with serving(answer) as (_, caller):
+            assert (await caller.http(method="POST", body=b"abc"))[2] == b"abc"
 
     asyncio.run(main())
 
