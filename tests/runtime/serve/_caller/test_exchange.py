@@ -6,7 +6,7 @@ import asyncio
 
 from runtime.serve._caller.exchange import Exchange
 from runtime.serve._core.published import Target
-from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, Http, Message, Meta, Start, Window
+from runtime.serve._wire.messages import WINDOW_BYTES, Chunk, Event, Http, Message, Meta, Start, Window
 
 
 class Replica:
@@ -28,7 +28,7 @@ class Queue:
         raise AssertionError("it is sent already")
 
 
-async def answered(*messages: Start | Chunk) -> tuple[Exchange, Replica]:
+async def answered(*messages: Start | Chunk | Event) -> tuple[Exchange, Replica]:
     """A request whose answer begins like this."""
     request = Http(
         0, Meta("id"), "http", "GET", "http", "1.1", "/", b"/", b"", "", [], None, None, b"", False
@@ -66,5 +66,15 @@ def test_the_replica_hears_of_chunks_that_are_taken_without_waiting():
         assert exchange.arrived(size) is not None
         assert await exchange.receive()
         assert replica.heard == [Window(1, size), Window(1, size)]
+
+    asyncio.run(use())
+
+
+def test_the_replica_hears_of_events_that_are_taken():
+    async def use():
+        size = WINDOW_BYTES // 2
+        exchange, replica = await answered(Event(1, {"type": "websocket.send", "bytes": bytes(size)}))
+        assert (await exchange.receive()).event["type"] == "websocket.send"
+        assert replica.heard == [Window(1, size)]
 
     asyncio.run(use())
