@@ -103,10 +103,8 @@ def on_a_site(test: Callable[[Site], Awaitable[None]]) -> Callable[[], None]:
 
         asyncio.run(main())
 
-    run.__name__, run.__doc__ = (
-        test.__name__,
-        test.__doc__,
-    )  # without the parameter, which pytest would look for
+    # Not all of functools.wraps: pytest would look for the parameter.
+    run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run
 
 

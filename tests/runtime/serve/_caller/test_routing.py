@@ -149,6 +149,32 @@ async def test_a_router_that_raises_fails_the_request(site):
 
 
 @on_a_site
+async def test_requests_go_to_any_replica_if_the_router_cannot_be_made(site):
+    site.options["router"] = b"no pickle"
+    replica = await site.add()
+    assert await ask(site, "who") == replica.name
+
+
+class Forgetful(RequestRouter):
+    def update_replicas(self, replicas):
+        raise RuntimeError("which replicas?")
+
+    async def choose_replicas(self, candidate_replicas, pending_request=None):
+        return [candidate_replicas]
+
+
+@on_a_site
+async def test_a_router_that_does_not_take_its_replicas_costs_no_connection(site):
+    await site.add()
+    await with_router(site, Forgetful)
+    replica = await site.add()
+    await site.connected(2)
+    replica.describe(["m"])
+    await until(lambda: any("m" in link.models for link in site.queue.links.values()))
+    assert await ask(site, "who") in {replica.name for replica in site.replicas}
+
+
+@on_a_site
 async def test_another_router_takes_over_what_waits(site):
     class Never(RequestRouter):
         async def choose_replicas(self, candidate_replicas, pending_request=None):
