@@ -35,6 +35,7 @@ from runtime.serve._core.effects import Adopt, Put
 from runtime.serve._core.fleet import Fleet
 from runtime.serve._core.ingresses import Ingresses, Recovered
 from runtime.serve._core.published import (
+    REPEAT_S,
     ROUTES,
     Demand,
     Load,
@@ -292,7 +293,7 @@ class ServeController:
             fleet = known.pop(deployment.name, None)
             if fleet is None:
                 fleet = Fleet(spec.name, deployment, spec.runtime_env, self.world, now)
-                effects += self._after_tombstone(fleet)
+                effects += [*self._after_tombstone(fleet), *fleet.scale(now)]
             else:
                 effects += fleet.deploy(deployment, spec.runtime_env, now)
             fleets[deployment.name] = fleet
@@ -515,9 +516,9 @@ class ServeController:
         if routes is not None:
             self.routes = load_routes(routes)
             self.ingresses.publish(self.routes.epoch, routes)
-        for name, kept_bytes in left.below("app").items():
-            self._recover_app(name, pickle.loads(kept_bytes), now)
         effects: list[Effect] = []
+        for name, kept_bytes in left.below("app").items():
+            effects += self._recover_app(name, pickle.loads(kept_bytes), now)
         for record_bytes in left.below("replica").values():
             effects += self._recover_replica(pickle.loads(record_bytes), now)
         for place in left.below("targets"):
@@ -530,9 +531,10 @@ class ServeController:
         self._recovered = Recovered({})
         return effects
 
-    def _recover_app(self, name: str, kept: Kept, now: float) -> None:
+    def _recover_app(self, name: str, kept: Kept, now: float) -> list[Effect]:
         app = self.apps[name] = App(kept.spec, kept.deployed_s)
         app.state.step(ApplicationInput.DEPLOY, now)
+        effects: list[Effect] = []
         wanted = self._recovered.below("wanted")
         targets = self._recovered.below("targets")
         for specs, fleets in ((kept.spec.deployments, app.fleets), (kept.leaving, app.leaving)):
@@ -545,8 +547,11 @@ class ServeController:
                     None if published is None else load_targets(published),
                 )
                 self._touch(fleet)
+                if fleet.scaler is not None:  # loads that are not zero have been told again by then
+                    effects.append(Sleep(("scale", name, spec.name), 2 * REPEAT_S))
         if kept.leaves:
             self._delete(name, now)
+        return effects
 
     def _recover_replica(self, record: ReplicaRecord, now: float) -> list[Effect]:
         replica = Replica(record, ReplicaState.RECOVERING, now)
