@@ -14,6 +14,7 @@ from runtime._core.environments import PACKAGE_HOLDS, hold, packages_in
 from runtime.experimental import internal_kv
 from runtime.serve._build import build
 from runtime.serve._controller.starting import configure
+from runtime.serve._core.apps import CONFIG
 from runtime.serve._core.published import NAMESPACE
 from runtime.serve._core.requests import Configure
 from runtime.serve._core.specs import ApplicationSpec
@@ -29,8 +30,6 @@ from runtime.serve.schema import (
 
 HOLDER = b"serve"
 """Keeps packages."""
-KEY = b"config"
-"""Of a configuration whose applications are being built."""
 
 
 def read_config(config: Mapping[str, Any]) -> tuple[Configure, list[dict[str, Any]]]:
@@ -145,9 +144,9 @@ def _overrides(deployments: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, 
 def keep_config(config: Mapping[str, Any] | None) -> None:
     """For a restarted controller, until everything is built."""
     if config is None:
-        internal_kv._internal_kv_del(KEY, namespace=NAMESPACE)
+        internal_kv._internal_kv_del(CONFIG, namespace=NAMESPACE)
     else:
-        internal_kv._internal_kv_put(KEY, pickle.dumps(dict(config)), namespace=NAMESPACE)
+        internal_kv._internal_kv_put(CONFIG, pickle.dumps(dict(config)), namespace=NAMESPACE)
 
 
 def hold_packages(declared: Sequence[Mapping[str, Any]]) -> None:
@@ -166,6 +165,6 @@ def release_packages() -> None:
 
 def kept_config() -> dict[str, Any] | None:
     """What a former life of the controller has not finished."""
-    kept = internal_kv._internal_kv_get(KEY, namespace=NAMESPACE)
+    kept = internal_kv._internal_kv_get(CONFIG, namespace=NAMESPACE)
     found: dict[str, Any] | None = None if kept is None else pickle.loads(kept)
     return found

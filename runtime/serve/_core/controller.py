@@ -30,7 +30,7 @@ from runtime._controllers.controller import (
 from runtime._extension.news import NodeChanged
 from runtime.serve._core import requests, view, waiting
 from runtime.serve._core.application import ApplicationInput
-from runtime.serve._core.apps import App, Kept
+from runtime.serve._core.apps import CONFIG, App, Kept
 from runtime.serve._core.effects import Adopt, Put
 from runtime.serve._core.fleet import Fleet
 from runtime.serve._core.ingresses import Ingresses, Recovered
@@ -534,6 +534,11 @@ class ServeController:
     def _recover_app(self, name: str, kept: Kept, now: float) -> list[Effect]:
         app = self.apps[name] = App(kept.spec, kept.deployed_s)
         app.state.step(ApplicationInput.DEPLOY, now)
+        if not kept.spec.deployments:  # it was announced, and never built
+            app.is_being_built = True
+            if CONFIG not in self._recovered.values:
+                message = "The application could not be built: deploy it again."
+                app.state.step(ApplicationInput.FAILS, now, message)
         effects: list[Effect] = []
         wanted = self._recovered.below("wanted")
         targets = self._recovered.below("targets")
