@@ -159,8 +159,7 @@ class ServeController:
                 return self.ingresses.up(event, now)
             if isinstance(event, ActorDied):
                 return self.ingresses.died(event, now)
-            self.ingresses.lost(event, now)
-            return []
+            return self.ingresses.lost(event, now)
         fleet = self._of(name)
         if fleet is None:
             return []

@@ -76,7 +76,6 @@ class Ingress:
         self.node = node
         self.machine: Machine[ProxyStatus, IngressInput] = Machine(f"ingress of {node}", S, TRANSITIONS)
         self.since_s = now
-        self.started_s = now
         self.listens: dict[str, Any] = {}
         self.message = ""
         self.failures = 0
@@ -150,7 +149,9 @@ class Ingresses:
         """One of a former life of the controller."""
         ingress = self.by_node[node] = Ingress(node, now)
         ingress.listens = listens
-        return [Adopt(ingress.key, ingress.actor_name), *self._call(ingress, "check_health")]
+        # One without an address may never have been told to listen.
+        call = self._call(ingress, "check_health") if listens else self._start(ingress)
+        return [Adopt(ingress.key, ingress.actor_name), *call]
 
     @property
     def is_ready(self) -> bool:
@@ -296,14 +297,18 @@ class Ingresses:
             return []
         return self._start(ingress)
 
-    def lost(self, event: ActorLost, now: float) -> None:
+    def lost(self, event: ActorLost, now: float) -> list[Effect]:
         """The process of an ingress has ended, and is started again."""
         ingress = self.by_node.get(event.key[1])  # type: ignore[index]
-        if ingress is not None:
-            ingress.number += 1
-            ingress.told = ingress.known = 0
-            ingress.message = f"The process of the ingress ended: {event.reason}"
-            ingress.step(I.LOST, now)
+        if ingress is None:
+            return []
+        ingress.number += 1
+        ingress.told = ingress.known = 0
+        ingress.message = f"The process of the ingress ended: {event.reason}"
+        ingress.step(I.LOST, now)
+        # A check in between would make the answer of the next `start` count for nothing.
+        timers = ("ingress retry", "ingress check", "ingress late")
+        return [Sleep((kind, ingress.node), -1) for kind in timers]
 
     def died(self, event: ActorDied, now: float) -> list[Effect]:
         """An ingress is gone. It is created again where it is needed."""
