@@ -213,6 +213,9 @@ class ServeController:
                 return [Reply(number, view.details(self.apps, self.ingresses, self.world, now))]
             case requests.Find(name, deployment):
                 return [Reply(number, self._name_of(name, deployment))]
+            case requests.Configure() | requests.Deploy() | requests.Announce() if self.ingresses.is_leaving:
+                message = "Serving is shutting down: call serve.shutdown again to finish that, then deploy."
+                return [Reply(number, error=Refused(message))]
             case requests.Configure(http, grpc, location):
                 effects = self.ingresses.configure(http, grpc, location)
             case requests.Deploy(specs):
