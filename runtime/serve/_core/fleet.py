@@ -69,6 +69,8 @@ class Fleet:
         self._wanted = 0
         self._stored = ""  # version whose spec lies in the object store
         self._afterwards: list[Effect] = []  # what follows the next publication
+        self._policy_error = ""  # its autoscaling policy cannot be loaded
+        self._policy_failure = ""  # the last call of its policy failed
         self._configure(now)
 
     # ------------------------------------------------------------ what is wanted
@@ -145,19 +147,18 @@ class Fleet:
 
     def _configure(self, now: float) -> list[Effect]:
         options = self.spec.options
+        self._policy_error = self._policy_failure = ""
         if options.autoscaling is None:
             had, self.scaler = self.scaler is not None, None
             self._wanted = options.num_replicas or 1
             return [Put(self.wanted_key, None), Sleep(("scale", self.app, self.name), -1)] if had else []
-        scaler, error = scaler_of(self.app, self.spec, now)
+        scaler, self._policy_error = scaler_of(self.app, self.spec, now)
         if self.scaler is None:
             self.scaler = scaler
             self._wanted = scaler.first
         else:
             self.scaler.change(scaler.config, scaler.policy)
             self._wanted = self.scaler.clamp(self._wanted)
-        if error:
-            self.state.message = error
         return self.scale(now)
 
     # ------------------------------------------------------------ load
@@ -182,8 +183,7 @@ class Fleet:
             return []
         before = self._wanted
         decision = self.scaler.decide(now, before, [each.id for each in self.serving])
-        if decision.error:
-            self.state.message = decision.error
+        self._policy_failure = decision.error
         again_s = -1.0 if decision.again_s is None else decision.again_s
         effects: list[Effect] = [Sleep(("scale", self.app, self.name), again_s)]
         if decision.wanted != before:
@@ -595,5 +595,6 @@ class Fleet:
         return [Put(targets_key(self.app, self.name), dump(self.published))]
 
     def message(self, now: float) -> str:
-        """Of the status: what it waits for, if that takes long."""
-        return self.state.message or waiting.slow(self.replicas.values(), self.spec.options, now)
+        """Of the status: what is wrong, or what it waits for, if that takes long."""
+        slow = waiting.slow(self.replicas.values(), self.spec.options, now)
+        return self.state.message or self._policy_error or self._policy_failure or slow
