@@ -73,6 +73,7 @@ class ServeControllerActor:
             "pid": os.getpid(),
         }
         self._building: asyncio.Future[None] | None = None
+        self._accepting = asyncio.Lock()  # one configuration at a time
         threading.Thread(target=self._run, name="serve controller", daemon=True).start()
         if kept_config() is not None:
             me = runtime.get_runtime_context().current_actor
@@ -111,13 +112,14 @@ class ServeControllerActor:
             Refused: it contradicts what is deployed.
         """
         start, declared = read_config(config)
-        self._loop.request(start)
-        await self._ask(requests.Announce([announced(each) for each in declared]))
-        await asyncio.to_thread(keep_config, config)
-        await asyncio.to_thread(hold_packages, declared)
-        if self._building is not None:
-            self._building.cancel()
-        self._building = asyncio.ensure_future(self._build_all(declared))
+        async with self._accepting:
+            self._loop.request(start)
+            await self._ask(requests.Announce([announced(each) for each in declared]))
+            if self._building is not None:  # what it builds is out of date, or deleted
+                self._building.cancel()
+            await asyncio.to_thread(keep_config, config)
+            await asyncio.to_thread(hold_packages, declared)
+            self._building = asyncio.ensure_future(self._build_all(declared))
 
     async def _build_all(self, declared: Sequence[dict[str, Any]]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -128,11 +130,10 @@ class ServeControllerActor:
     async def _build(self, declared: dict[str, Any]) -> None:
         try:
             spec = await built_in_task(declared)
+            await self.deploy([spec], waits=False)
         except Exception as error:
             message = f"The application could not be built from {declared['import_path']}: {error}"
             await self._ask(requests.Spoil(declared["name"], message))
-        else:
-            await self.deploy([spec], waits=False)
 
     async def resume(self) -> None:
         """Goes on with a configuration that a former life of the controller has not finished."""
