@@ -221,6 +221,9 @@ class gRPCOptionsSchema(ConfigSchema):
     grpc_servicer_functions: list[str] | None = None
     request_timeout_s: float | None = None
     enable_reflection: bool = True
+    ssl_keyfile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_ca_certs: str | None = None
 
     def __post_init__(self) -> None:
         if self.grpc_servicer_functions is None:
