@@ -354,7 +354,7 @@ class LLMServer:
         if options.get("num_replicas") == "auto":
             options.setdefault("autoscaling_config", {})
         scaling = options.get("autoscaling_config")
-        if isinstance(scaling, dict) and "target_num_ongoing_requests_per_replica" not in scaling:
+        if isinstance(scaling, dict):
             scaling.setdefault("target_ongoing_requests", max(1, options["max_ongoing_requests"] // 2))
         actor = dict(options.get("ray_actor_options") or {})
         resources = dict(actor.get("resources") or {})
