@@ -51,6 +51,11 @@ class OpenAIHTTPException(Exception):
         )
 
 
+def unknown_model(model: str) -> OpenAIHTTPException:
+    """The error of a request for a model or adapter that is not served."""
+    return OpenAIHTTPException(404, f"The model '{model}' does not exist.", "not_found_error", param="model")
+
+
 class ErrorInfo(BaseModel):
     """An error. `code` is the HTTP status."""
 

@@ -29,6 +29,7 @@ from runtime.serve.llm.openai_api_models import (
     OpenAIHTTPException,
     UsageInfo,
     refuse,
+    unknown_model,
 )
 from runtime.serve.multiplex import multiplexed
 
@@ -317,7 +318,7 @@ class LLMServer:
         """
         model = context.get_multiplexed_model_id() or self._name_of(request)
         if model.partition(":")[0] != self._llm_config.model_id:
-            raise _not_found(model)
+            raise unknown_model(model)
         return str(model)
 
     async def _adapter_of(self, request: Any) -> _Adapter | None:
@@ -327,7 +328,7 @@ class LLMServer:
         try:
             return await self._load(model)  # type: ignore[no-any-return]
         except FileNotFoundError as error:
-            raise _not_found(model) from error
+            raise unknown_model(model) from error
 
     async def _loaded_adapter(self, model_id: str) -> _Adapter:
         lora = self._llm_config.lora_config
@@ -386,10 +387,6 @@ def _engine_class(llm_config: LLMConfig) -> type[Engine]:
     from runtime.serve.llm._engine.transformers_engine import TransformersEngine
 
     return TransformersEngine
-
-
-def _not_found(model: str) -> OpenAIHTTPException:
-    return OpenAIHTTPException(404, f"The model '{model}' does not exist.", "not_found_error", param="model")
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
