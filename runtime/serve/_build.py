@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import io
 import logging
 import sys
@@ -182,7 +181,6 @@ def _spec(
         init=init,
         version=version,
         options=options,
-        is_asgi=inspect.isclass(wrapped) and bool(getattr(wrapped, "__serve_asgi__", False)),
         code_name=f"{getattr(wrapped, '__module__', '')}:{getattr(wrapped, '__qualname__', name)}",
     )
 

@@ -404,20 +404,11 @@ class ServeController:
         routes = []
         apps = {}
         for name, app in sorted(self.apps.items()):
-            ingress = app.fleets.get(app.spec.ingress)
-            if app.leaves or ingress is None:
+            if app.leaves or app.spec.ingress not in app.fleets:
                 continue
             apps[name] = app.spec.ingress
             if app.spec.route_prefix is not None:
-                routes.append(
-                    Route(
-                        app.spec.route_prefix,
-                        name,
-                        app.spec.ingress,
-                        ingress.has_served,
-                        ingress.docs_path or "",
-                    )
-                )
+                routes.append(Route(app.spec.route_prefix, name, app.spec.ingress))
         if (routes, apps) == (self.routes.routes, self.routes.apps):
             return []
         self.routes = Routes(self.routes.epoch + 1, routes, apps)

@@ -56,7 +56,6 @@ class Fleet:
         self.scaler: Scaler | None = None
         self.published: Targets | None = None
         self.epoch = 0
-        self.has_served = False
         self._env = env
         self._world = world
         self._failures = 0  # starts of this version that failed
@@ -93,7 +92,7 @@ class Fleet:
     def docs_path(self) -> str | None:
         """Of its API's documentation, if it has one."""
         found = [each.record.ready.docs_path for each in self.serving if each.record.ready is not None]
-        return next((path for path in found if path), self.spec.docs_path)
+        return next((path for path in found if path), None)
 
     @property
     def serving(self) -> list[Replica]:
@@ -506,7 +505,6 @@ class Fleet:
     def adopt(self, replica: Replica) -> None:
         """A replica of a former life of the controller."""
         self.replicas[replica.id] = replica
-        self.has_served = self.has_served or replica.serves
 
     def abandon(self, replica: Replica, now: float) -> None:
         """Whether its constructor would return is not known any more: another one is started."""
@@ -516,7 +514,6 @@ class Fleet:
         replica.step(ReplicaInput.READY, now)
         replica.node = ready.node
         self._streak = 0
-        self.has_served = True
         effects = self._keep(replica, ready=ready)
         effects.append(Sleep(("check", replica.id), self.spec.options.health_check_period_s))
         return effects + self.scale(now)
