@@ -64,7 +64,6 @@ def build(
         raise ValueError(
             f"The application {name!r} has no deployment {', '.join(unknown)}; it has {', '.join(builder.handles)}."
         )
-    builder.specs[-1] = msgspec.structs.replace(builder.specs[-1], is_ingress=True)
     spec = ApplicationSpec(
         name=name,
         route_prefix=route_prefix,

@@ -43,7 +43,6 @@ class DeploymentSpec(msgspec.Struct, frozen=True):
         code: cloudpickle of the class or function.
         init: cloudpickle of `(args, kwargs)`; bound deployments in there have become DeploymentHandles.
         version: two specs with the same one need the same replicas (hash of code, init, actor options, environment).
-        is_ingress: it answers HTTP requests of the application.
         code_name: e.g. `module:Class`, for status pages.
     """
 
@@ -52,7 +51,6 @@ class DeploymentSpec(msgspec.Struct, frozen=True):
     init: bytes
     version: str
     options: DeploymentOptions
-    is_ingress: bool = False
     code_name: str = ""
 
 
