@@ -175,8 +175,12 @@ def run_many(
     _local_testing_mode: bool = False,
     controller_options: dict[str, Any] | ControllerOptions | None = None,
 ) -> list[DeploymentHandle[Any]]:
-    """Runs applications together; see `run`. Without `wait_for_applications_running` it does not wait until they
-    run."""
+    """Runs applications together; see `run`.
+
+    Args:
+        wait_for_ingress_deployment_creation: without effect: handles work before it.
+        wait_for_applications_running: whether to return only once all of them run.
+    """
     if not targets:
         raise ValueError("No applications are given.")
     for each in targets:
@@ -229,6 +233,9 @@ def start(
 ) -> None:
     """Starts serving: the controller, and an ingress where `proxy_location` says (default: `EveryNode`). Options count
     until `shutdown`; later ones are ignored.
+
+    Args:
+        logging_config: checked, and without effect: deployments and applications have their own.
 
     Raises:
         RayServeException: the ingress cannot listen.
