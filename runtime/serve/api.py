@@ -25,7 +25,7 @@ from runtime.serve.config import (
     RequestRouterConfig,
     gRPCOptions,
 )
-from runtime.serve.deployment import DEFAULT, Application, Deployment, made, merged
+from runtime.serve.deployment import DEFAULT, Application, Deployment, check_route_prefix, made, merged
 from runtime.serve.schema import LoggingConfig, ServeStatus
 
 if TYPE_CHECKING:
@@ -355,12 +355,4 @@ def _check(target: RunTarget) -> None:
         raise TypeError(
             f"serve.run takes an application, which Deployment.bind() returns, not {target.target!r}."
         )
-    prefix = target.route_prefix
-    if prefix is None:
-        return
-    if not isinstance(prefix, str) or not prefix.startswith("/"):
-        raise ValueError(f"route_prefix must be None or begin with '/', not {prefix!r}.")
-    if prefix.endswith("/") and prefix != "/":
-        raise ValueError(f"route_prefix must not end with '/', unless it is '/': {prefix!r}.")
-    if "{" in prefix or "}" in prefix:
-        raise ValueError(f"route_prefix must not have wildcards: {prefix!r}.")
+    check_route_prefix(target.route_prefix)

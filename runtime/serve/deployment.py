@@ -306,6 +306,22 @@ def checked(given: Mapping[str, Any]) -> DeploymentOptions:
     )
 
 
+def check_route_prefix(prefix: Any) -> None:
+    """Checks the route prefix of an application; None: no HTTP requests reach it.
+
+    Raises:
+        ValueError: it is invalid.
+    """
+    if prefix is None:
+        return
+    if not isinstance(prefix, str) or not prefix.startswith("/"):
+        raise ValueError(f"route_prefix must begin with '/' or be None, not {prefix!r}.")
+    if prefix.endswith("/") and prefix != "/":
+        raise ValueError(f"route_prefix must not end with '/', unless it is '/': {prefix!r}.")
+    if "{" in prefix or "}" in prefix:
+        raise ValueError(f"route_prefix must not have wildcards: {prefix!r}.")
+
+
 def _check_actor(values: dict[str, Any]) -> None:
     options = values.get("ray_actor_options")
     options = {} if options is None else options

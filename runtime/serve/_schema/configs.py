@@ -28,7 +28,7 @@ from runtime.serve.config import (
     RequestRouterConfig,
     gRPCOptions,
 )
-from runtime.serve.deployment import ACTOR_OPTIONS, merged
+from runtime.serve.deployment import ACTOR_OPTIONS, check_route_prefix, merged
 
 
 @settings
@@ -310,20 +310,6 @@ def check_import_path(path: Any) -> None:
     parts = path.split(":") if isinstance(path, str) and ":" in path else str(path or "").rsplit(".", 1)
     if len(parts) != 2 or not all(parts):
         raise ValueError(f"import_path must have the form module:name, not {path!r}.")
-
-
-def check_route_prefix(prefix: Any) -> None:
-    """Raises:
-    ValueError: it is no prefix of paths.
-    """
-    if prefix is None:
-        return
-    if not isinstance(prefix, str) or not prefix.startswith("/"):
-        raise ValueError(f"route_prefix must be null or begin with '/', not {prefix!r}.")
-    if prefix.endswith("/") and prefix != "/":
-        raise ValueError(f"route_prefix must not end with '/', unless it is '/': {prefix!r}.")
-    if "{" in prefix or "}" in prefix:
-        raise ValueError(f"route_prefix must not have wildcards: {prefix!r}.")
 
 
 def _check_unique(what: str, names: list[str]) -> None:
