@@ -171,7 +171,9 @@ def refuse(request: _Request) -> None:
         }
     elif isinstance(request, ChatCompletionRequest):
         kind = (request.response_format or {}).get("type", "text")
+        template = request.chat_template or (request.chat_template_kwargs or {}).get("chat_template")
         unsupported = {
+            "chat_template": template is not None,  # it is code, which could block the replica
             "tools": bool(request.tools) and request.tool_choice != "none",
             "response_format": kind != "text",
         }

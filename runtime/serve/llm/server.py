@@ -285,13 +285,11 @@ class LLMServer:
         from runtime.data.llm.transformers_model import render_chat
 
         tokenizer = self.engine.tokenizer
-        if request.chat_template is None and getattr(tokenizer, "chat_template", None) is None:
+        if getattr(tokenizer, "chat_template", None) is None:
             raise OpenAIHTTPException(
                 400, "The model has no chat template: use /v1/completions.", param="messages"
             )
-        options = dict(request.chat_template_kwargs or {})
-        if request.chat_template is not None:
-            options["chat_template"] = request.chat_template
+        options = request.chat_template_kwargs or {}
         try:
             prompt = render_chat(tokenizer, [_plain(message) for message in request.messages], options)
         except OpenAIHTTPException:
