@@ -107,7 +107,7 @@ def deployment(
         rolling_update_percentage: without effect: replicas are replaced once others serve.
 
     Raises:
-        ValueError, TypeError: an option cannot be meant.
+        ValueError, TypeError: an option is invalid.
         NotImplementedError: `gang_scheduling_config` or `deployment_actors` is given.
     """
     given = {key: value for key, value in locals().items() if value is not DEFAULT}
@@ -239,7 +239,7 @@ def start(
 
     Raises:
         RayServeException: the ingress cannot listen.
-        ValueError: an option cannot be meant.
+        ValueError: an option is invalid.
     """
     if deprecated:
         raise ValueError(f"serve.start has no option {', '.join(sorted(deprecated))}.")

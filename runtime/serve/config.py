@@ -80,7 +80,7 @@ class HTTPOptions(Settings):
         ssl_keyfile, ssl_certfile, ssl_keyfile_password, ssl_ca_certs: files for TLS.
 
     Raises:
-        ValueError: a value cannot be meant.
+        ValueError: a value is invalid.
     """
 
     host: str | None = DEFAULT_HTTP_HOST

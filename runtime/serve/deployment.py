@@ -252,7 +252,7 @@ def checked(given: Mapping[str, Any]) -> DeploymentOptions:
     """The options of a deployment.
 
     Raises:
-        ValueError, TypeError: one cannot be meant.
+        ValueError, TypeError: one is invalid.
     """
     values = dict(given)
     autoscaling = values.pop("autoscaling_config", None)

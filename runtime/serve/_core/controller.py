@@ -52,7 +52,7 @@ from runtime.serve._core.states import ApplicationStatus, ReplicaState
 from runtime.serve._core.world import World
 
 TOMBSTONE_S = 60.0
-"""So long callers can read that a deployment is gone."""
+"""How long callers can read that a deployment is gone."""
 
 
 class DeployFailed(Exception):
@@ -60,14 +60,14 @@ class DeployFailed(Exception):
 
 
 class Refused(Exception):
-    """A request cannot be meant. The message has the reason."""
+    """A request is invalid, or contradicts what is deployed. The message has the reason."""
 
 
 class ServeController:
     """See the module.
 
     Args:
-        recovered: what the control store has of a former life.
+        recovered: what the control store has from before a restart.
     """
 
     def __init__(self, world: World, recovered: Recovered | None = None) -> None:
@@ -304,7 +304,7 @@ class ServeController:
         return [app.keep(), *effects]
 
     def _announce(self, spec: ApplicationSpec, now: float) -> list[Effect]:
-        """It is being built elsewhere. What is there of it goes on."""
+        """It is being built in a task. Its previous version keeps running."""
         app = self.apps.get(spec.name)
         if app is None:
             app = self.apps[spec.name] = App(spec, self.world.wall_s(now))
@@ -320,7 +320,7 @@ class ServeController:
         return []
 
     def _after_tombstone(self, fleet: Fleet) -> list[Effect]:
-        """Versions of what callers follow go on growing if a deployment of the name was there before."""
+        """Continues the epochs of a deployment of the same name: callers ignore lower ones."""
         fleet.epoch = self._epochs.pop((fleet.app, fleet.name), 0)
         return [Sleep(("tombstone", fleet.app, fleet.name), -1)]
 
@@ -500,7 +500,7 @@ class ServeController:
     # ------------------------------------------------------------ recovery
 
     def _recover(self, now: float) -> list[Effect]:
-        """Goes on where a former life has ended. No replica that serves is touched."""
+        """Continues where the controller was before its restart. Replicas that serve are kept."""
         left = self._recovered
         options = left.values.get(b"options")
         if options is not None:

@@ -35,11 +35,11 @@ from runtime.serve._core.states import DeploymentStatus, ReplicaState
 from runtime.serve._core.world import World
 
 FAILED_CHECKS = 3
-"""So many failed health checks in a row stop a replica."""
+"""How many failed health checks in a row stop a replica."""
 ROOM_S = 1.0
-"""After so long without a process for a new replica it is looked whether old ones hold its resources."""
+"""After this long without a process for a new replica, check whether old replicas hold its resources."""
 KILL_S = 5.0
-"""A replica that has not drained so long after its time is killed."""
+"""A replica that has not drained this long after its deadline is killed."""
 LARGE_BYTES = 100_000
 """Code and arguments above this size are stored once for all replicas."""
 
@@ -503,11 +503,11 @@ class Fleet:
         return [] if replica is None else [Kill(replica.key)]
 
     def adopt(self, replica: Replica) -> None:
-        """A replica of a former life of the controller."""
+        """A replica from before the controller was restarted."""
         self.replicas[replica.id] = replica
 
     def abandon(self, replica: Replica, now: float) -> None:
-        """Whether its constructor would return is not known any more: another one is started."""
+        """Stops a replica whose constructor had not returned before the restart: its result is lost."""
         self._stop_all([replica], now)
 
     def _started(self, replica: Replica, ready: ReplicaReady, now: float) -> list[Effect]:

@@ -33,7 +33,7 @@ CHECK_S = 10.0
 CHECK_TIMEOUT_S = 10.0
 FAILED_CHECKS = 3
 UNNEEDED_S = 30.0
-"""So long the ingress of a node without replicas stays."""
+"""How long the ingress of a node without replicas is kept."""
 DRAIN_S = 30.0
 LONGEST_RETRY_S = 60.0
 
@@ -146,7 +146,7 @@ class Ingresses:
         return [Call(("routes", ingress.node, self.epoch), ingress.key, "update_routes", [self._routes])]
 
     def recover(self, node: str, listens: dict[str, Any], now: float) -> list[Effect]:
-        """One of a former life of the controller."""
+        """An ingress from before the controller was restarted."""
         ingress = self.by_node[node] = Ingress(node, now)
         ingress.listens = listens
         # One without an address may never have been told to listen.
@@ -352,7 +352,7 @@ def _key(node: str) -> bytes:
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """What a former life of the controller has left in the control store, by key."""
+    """What the control store has from before the controller was restarted, by key."""
 
     values: dict[bytes, bytes]
 

@@ -36,7 +36,7 @@ class RayActorOptionsSchema(ConfigSchema):
     """Of the actor of each replica.
 
     Raises:
-        ValueError: a value cannot be meant.
+        ValueError: a value is invalid.
     """
 
     runtime_env: dict[str, Any] | None = None
@@ -62,7 +62,7 @@ class DeploymentSchema(ConfigSchema):
     """Options of one deployment, on top of those in the code. Only those that are given count.
 
     Raises:
-        ValueError: a value cannot be meant.
+        ValueError: a value is invalid.
     """
 
     name: str = ""
@@ -140,7 +140,7 @@ class ServeApplicationSchema(ConfigSchema):
         runtime_env: of its deployments; theirs are added.
 
     Raises:
-        ValueError: a value cannot be meant.
+        ValueError: a value is invalid.
     """
 
     name: str = "default"
@@ -238,7 +238,7 @@ class ServeDeploySchema(ConfigSchema):
     """All declared applications. HTTP and gRPC options count when serving starts.
 
     Raises:
-        ValueError: a value cannot be meant; the message has its place, e.g. `applications[0] (text).import_path`.
+        ValueError: a value is invalid; the message has its place, e.g. `applications[0] (text).import_path`.
     """
 
     proxy_location: ProxyLocation | str = ProxyLocation.EveryNode
