@@ -147,6 +147,8 @@ def deploy(
     if Path(config_or_import_path).is_file():
         if values:
             fail("A configuration file takes no arguments: write them as `args` of its applications.")
+        if env or name:
+            fail("A configuration file takes no runtime_env and no --name: write them into its applications.")
         config = _read(config_or_import_path)
     else:
         one = {"import_path": config_or_import_path, "runtime_env": env, "args": values}
