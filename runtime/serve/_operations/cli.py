@@ -14,6 +14,7 @@ import typer
 
 from runtime._system import settings
 from runtime.serve._operations.client import ServeClient, ServeError
+from runtime.serve.exceptions import RayServeException
 
 app = typer.Typer(
     name="serve",
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None, prog_name: str = "serve") -> No
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
         app(None if arguments is None else list(arguments), prog_name=prog_name)
-    except (ConnectionError, ServeError) as error:
+    except (ConnectionError, RayServeException, ServeError) as error:
         fail(str(error))
 
 
