@@ -14,8 +14,8 @@ from runtime._core.environments import PACKAGE_HOLDS, hold, packages_in
 from runtime.experimental import internal_kv
 from runtime.serve._build import build
 from runtime.serve._controller.starting import configure
-from runtime.serve._core.apps import CONFIG
 from runtime.serve._core.published import NAMESPACE
+from runtime.serve._core.recovered import CONFIG
 from runtime.serve._core.requests import Configure
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve.config import imported

@@ -10,8 +10,8 @@ from runtime._controllers.controller import ActorDied, Effect
 from runtime._extension import workers
 from runtime.experimental import internal_kv
 from runtime.serve._core.effects import Adopt, CreateDetached, Put, RemoveGroup
-from runtime.serve._core.ingresses import Recovered
 from runtime.serve._core.published import NAMESPACE
+from runtime.serve._core.recovered import Recovered
 from runtime.serve.config import imported
 from runtime.util.placement_group import get_placement_group, placement_group, remove_placement_group
 from runtime.util.scheduling_strategies import (

@@ -12,9 +12,6 @@ from runtime.serve._core.fleet import Fleet
 from runtime.serve._core.specs import ApplicationSpec, DeploymentSpec
 from runtime.serve._core.states import ApplicationStatus
 
-CONFIG = b"config"
-"""Key of a configuration whose applications are being built."""
-
 
 class Kept(msgspec.Struct, frozen=True):
     """What the control store keeps of an application."""

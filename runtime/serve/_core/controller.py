@@ -30,10 +30,10 @@ from runtime._controllers.controller import (
 from runtime._extension.news import NodeChanged
 from runtime.serve._core import requests, view, waiting
 from runtime.serve._core.application import ApplicationInput
-from runtime.serve._core.apps import CONFIG, App, Kept
+from runtime.serve._core.apps import App, Kept
 from runtime.serve._core.effects import Adopt, Put
 from runtime.serve._core.fleet import Fleet
-from runtime.serve._core.ingresses import Ingresses, Recovered
+from runtime.serve._core.ingresses import Ingresses
 from runtime.serve._core.published import (
     REPEAT_S,
     ROUTES,
@@ -46,6 +46,7 @@ from runtime.serve._core.published import (
     load_targets,
     targets_key,
 )
+from runtime.serve._core.recovered import CONFIG, Recovered
 from runtime.serve._core.replica import Replica, ReplicaRecord
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve._core.states import ApplicationStatus, ReplicaState

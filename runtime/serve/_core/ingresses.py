@@ -7,8 +7,6 @@ from collections.abc import Collection
 from enum import Enum
 from typing import Any, Final
 
-import msgspec
-
 from runtime._controllers.controller import (
     ActorDied,
     ActorLost,
@@ -349,16 +347,3 @@ class Ingresses:
 
 def _key(node: str) -> bytes:
     return f"proxy\0{node}".encode()
-
-
-class Recovered(msgspec.Struct, frozen=True):
-    """What the control store has from before the controller was restarted, by key."""
-
-    values: dict[bytes, bytes]
-
-    def below(self, prefix: str) -> dict[str, bytes]:
-        """Values of the keys that begin so, by the remainder of the key."""
-        start = f"{prefix}\0".encode()
-        return {
-            key[len(start) :].decode(): value for key, value in self.values.items() if key.startswith(start)
-        }
