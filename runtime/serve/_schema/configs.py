@@ -98,9 +98,9 @@ class DeploymentSchema(ConfigSchema):
             ("max_ongoing_requests", 1),
             ("max_queued_requests", -1),
             ("max_surge_percent", 0),
+            ("max_replicas_per_node", 1),
+            ("max_constructor_retry_count", 1),
         ):
-            whole(self, name, least, optional=True)
-        for name, least in (("max_replicas_per_node", 1), ("max_constructor_retry_count", 1)):
             whole(self, name, least, optional=True)
         if self.max_queued_requests == 0:
             raise ValueError("max_queued_requests must be -1 (no limit) or positive, not 0.")
