@@ -49,6 +49,7 @@ class ServeGateway:
         self._starting = asyncio.Lock()
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[Reply]] = {}
+        self._sent: dict[int, asyncio.subprocess.Process] = {}  # which process has each request
 
     async def ask(self, method: str, path: str, query: Mapping[str, str], body: bytes) -> Reply:
         """The answer to a request; 503 if the process ends before it, 504 if it takes too long."""
@@ -64,7 +65,7 @@ class ServeGateway:
         }
         try:
             async with asyncio.timeout(ANSWER_S):
-                process = await self._running()
+                process = self._sent[number] = await self._running()
                 assert process.stdin is not None
                 process.stdin.write(json.dumps(request).encode() + b"\n")
                 await process.stdin.drain()
@@ -79,6 +80,7 @@ class ServeGateway:
             )
         finally:
             self._waiting.pop(number, None)
+            self._sent.pop(number, None)
             self._end_later()
 
     @property
@@ -144,12 +146,12 @@ class ServeGateway:
             waiting = self._waiting.get(said["id"])
             if waiting is not None and not waiting.done():
                 waiting.set_result(Reply(said["status"], said["content_type"], said["text"]))
-        if self._process is process or self._process is None:
-            for waiting in self._waiting.values():
-                if not waiting.done():
-                    waiting.set_result(
-                        _failure(503, f"The process that answers for Serve has ended; see {self.log_file}.")
-                    )
+        for number, sent in self._sent.items():
+            # A request that came meanwhile goes to the next process.
+            if sent is process and not self._waiting[number].done():
+                self._waiting[number].set_result(
+                    _failure(503, f"The process that answers for Serve has ended; see {self.log_file}.")
+                )
 
     def _end_later(self) -> None:
         if self._waiting or self._process is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import io
 import logging
 import sys
@@ -65,7 +64,6 @@ def build(
         raise ValueError(
             f"The application {name!r} has no deployment {', '.join(unknown)}; it has {', '.join(builder.handles)}."
         )
-    builder.specs[-1] = msgspec.structs.replace(builder.specs[-1], is_ingress=True)
     spec = ApplicationSpec(
         name=name,
         route_prefix=route_prefix,
@@ -182,7 +180,6 @@ def _spec(
         init=init,
         version=version,
         options=options,
-        is_asgi=inspect.isclass(wrapped) and bool(getattr(wrapped, "__serve_asgi__", False)),
         code_name=f"{getattr(wrapped, '__module__', '')}:{getattr(wrapped, '__qualname__', name)}",
     )
 

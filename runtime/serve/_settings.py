@@ -38,7 +38,7 @@ class Settings:
         """From a dict, or a copy of one of its own.
 
         Raises:
-            ValueError: a value cannot be meant.
+            ValueError: a value is invalid.
         """
         if isinstance(values, cls):
             return copy.copy(values)

@@ -25,7 +25,7 @@ from runtime.serve.config import (
     RequestRouterConfig,
     gRPCOptions,
 )
-from runtime.serve.deployment import DEFAULT, Application, Deployment, made, merged
+from runtime.serve.deployment import DEFAULT, Application, Deployment, check_route_prefix, made, merged
 from runtime.serve.schema import LoggingConfig, ServeStatus
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def deployment(
         rolling_update_percentage: without effect: replicas are replaced once others serve.
 
     Raises:
-        ValueError, TypeError: an option cannot be meant.
+        ValueError, TypeError: an option is invalid.
         NotImplementedError: `gang_scheduling_config` or `deployment_actors` is given.
     """
     given = {key: value for key, value in locals().items() if value is not DEFAULT}
@@ -175,8 +175,12 @@ def run_many(
     _local_testing_mode: bool = False,
     controller_options: dict[str, Any] | ControllerOptions | None = None,
 ) -> list[DeploymentHandle[Any]]:
-    """Runs applications together; see `run`. Without `wait_for_applications_running` it does not wait until they
-    run."""
+    """Runs applications together; see `run`.
+
+    Args:
+        wait_for_ingress_deployment_creation: without effect: handles work before it.
+        wait_for_applications_running: whether to return only once all of them run.
+    """
     if not targets:
         raise ValueError("No applications are given.")
     for each in targets:
@@ -230,9 +234,12 @@ def start(
     """Starts serving: the controller, and an ingress where `proxy_location` says (default: `EveryNode`). Options count
     until `shutdown`; later ones are ignored.
 
+    Args:
+        logging_config: checked, and without effect: deployments and applications have their own.
+
     Raises:
         RayServeException: the ingress cannot listen.
-        ValueError: an option cannot be meant.
+        ValueError: an option is invalid.
     """
     if deprecated:
         raise ValueError(f"serve.start has no option {', '.join(sorted(deprecated))}.")
@@ -348,12 +355,4 @@ def _check(target: RunTarget) -> None:
         raise TypeError(
             f"serve.run takes an application, which Deployment.bind() returns, not {target.target!r}."
         )
-    prefix = target.route_prefix
-    if prefix is None:
-        return
-    if not isinstance(prefix, str) or not prefix.startswith("/"):
-        raise ValueError(f"route_prefix must be None or begin with '/', not {prefix!r}.")
-    if prefix.endswith("/") and prefix != "/":
-        raise ValueError(f"route_prefix must not end with '/', unless it is '/': {prefix!r}.")
-    if "{" in prefix or "}" in prefix:
-        raise ValueError(f"route_prefix must not have wildcards: {prefix!r}.")
+    check_route_prefix(target.route_prefix)

@@ -80,7 +80,7 @@ class HTTPOptions(Settings):
         ssl_keyfile, ssl_certfile, ssl_keyfile_password, ssl_ca_certs: files for TLS.
 
     Raises:
-        ValueError: a value cannot be meant.
+        ValueError: a value is invalid.
     """
 
     host: str | None = DEFAULT_HTTP_HOST
@@ -213,8 +213,9 @@ class RequestRouterConfig(Settings):
     Attributes:
         request_router_class: a subclass of `request_router.RequestRouter`, or its import path.
         request_router_kwargs: arguments of its `initialize_state`; JSON.
-        request_routing_stats_period_s, request_routing_stats_timeout_s: how often replicas are asked for
-            `record_routing_stats`, and how long that may take.
+        request_routing_stats_period_s, request_routing_stats_timeout_s: without effect: each replica calls its
+            `record_routing_stats` at a fixed interval.
+        initial_backoff_s, backoff_multiplier, max_backoff_s: pauses of a custom router that found no replica.
     """
 
     request_router_class: str | Callable[..., Any] = DEFAULT_ROUTER
@@ -288,7 +289,9 @@ class AutoscalingConfig(Settings):
         upscale_delay_s, downscale_delay_s, downscale_to_zero_delay_s: how long more or fewer replicas must be wanted
             before it is done.
         upscaling_factor, downscaling_factor: share of the difference that one decision makes up for.
+        smoothing_factor, upscale_smoothing_factor, downscale_smoothing_factor: older names for these factors.
         aggregation_function: see `AggregationFunction`.
+        metrics_interval_s: without effect: loads are told when they change.
         policy: see `AutoscalingPolicy`.
     """
 

@@ -252,7 +252,7 @@ def checked(given: Mapping[str, Any]) -> DeploymentOptions:
     """The options of a deployment.
 
     Raises:
-        ValueError, TypeError: one cannot be meant.
+        ValueError, TypeError: one is invalid.
     """
     values = dict(given)
     autoscaling = values.pop("autoscaling_config", None)
@@ -304,6 +304,22 @@ def checked(given: Mapping[str, Any]) -> DeploymentOptions:
     return DeploymentOptions(
         num_replicas=None if scaling else (1 if replicas is None else replicas), **scaling, **values
     )
+
+
+def check_route_prefix(prefix: Any) -> None:
+    """Checks the route prefix of an application; None: no HTTP requests reach it.
+
+    Raises:
+        ValueError: it is invalid.
+    """
+    if prefix is None:
+        return
+    if not isinstance(prefix, str) or not prefix.startswith("/"):
+        raise ValueError(f"route_prefix must begin with '/' or be None, not {prefix!r}.")
+    if prefix.endswith("/") and prefix != "/":
+        raise ValueError(f"route_prefix must not end with '/', unless it is '/': {prefix!r}.")
+    if "{" in prefix or "}" in prefix:
+        raise ValueError(f"route_prefix must not have wildcards: {prefix!r}.")
 
 
 def _check_actor(values: dict[str, Any]) -> None:

@@ -36,12 +36,11 @@ from runtime.serve._core.world import World
 
 log = logging.getLogger(__name__)
 STALL_S = 60.0
-"""After so long without news the controller says what it waits for."""
+"""After this long without an event the controller logs what it waits for."""
 
 
 class Options(msgspec.Struct, frozen=True):
-    """Of the controller: import paths of the classes whose actors it creates, and the modules that their workers have
-    imported before."""
+    """Of the controller: import paths of the classes of its actors, and the modules that workers import in advance."""
 
     replica_class: str = "runtime.serve._replica.actor:Replica"
     ingress_class: str = "runtime.serve._ingress.actor:Ingress"
@@ -73,10 +72,11 @@ class ServeControllerActor:
             "pid": os.getpid(),
         }
         self._building: asyncio.Future[None] | None = None
+        self._accepting = asyncio.Lock()  # one configuration at a time
         threading.Thread(target=self._run, name="serve controller", daemon=True).start()
         if kept_config() is not None:
             me = runtime.get_runtime_context().current_actor
-            me.resume.remote()  # runs on the event loop, which does not turn yet
+            me.resume.remote()  # the event loop does not run yet
 
     def _run(self) -> None:
         try:
@@ -107,17 +107,18 @@ class ServeControllerActor:
         Returns once it is accepted; declared applications that it does not name are deleted.
 
         Raises:
-            ValueError: it cannot be meant.
+            ValueError: it is invalid.
             Refused: it contradicts what is deployed.
         """
         start, declared = read_config(config)
-        self._loop.request(start)
-        await self._ask(requests.Announce([announced(each) for each in declared]))
-        await asyncio.to_thread(keep_config, config)
-        await asyncio.to_thread(hold_packages, declared)
-        if self._building is not None:
-            self._building.cancel()
-        self._building = asyncio.ensure_future(self._build_all(declared))
+        async with self._accepting:
+            self._loop.request(start)
+            await self._ask(requests.Announce([announced(each) for each in declared]))
+            if self._building is not None:  # what it builds is out of date, or deleted
+                self._building.cancel()
+            await asyncio.to_thread(keep_config, config)
+            await asyncio.to_thread(hold_packages, declared)
+            self._building = asyncio.ensure_future(self._build_all(declared))
 
     async def _build_all(self, declared: Sequence[dict[str, Any]]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -128,14 +129,13 @@ class ServeControllerActor:
     async def _build(self, declared: dict[str, Any]) -> None:
         try:
             spec = await built_in_task(declared)
+            await self.deploy([spec], waits=False)
         except Exception as error:
             message = f"The application could not be built from {declared['import_path']}: {error}"
             await self._ask(requests.Spoil(declared["name"], message))
-        else:
-            await self.deploy([spec], waits=False)
 
     async def resume(self) -> None:
-        """Goes on with a configuration that a former life of the controller has not finished."""
+        """Continues with a configuration that was being built when the controller was restarted."""
         config = await asyncio.to_thread(kept_config)
         if config is not None:
             await self.deploy_config(config)
@@ -176,14 +176,14 @@ class ServeControllerActor:
         self._loop.request(load)
 
     async def shutdown(self) -> None:
-        """Ends everything that is served, and forgets it. The controller is to be killed afterwards."""
+        """Ends and forgets everything that is served. Kill the controller afterwards."""
         await self._ask(requests.ShutDown())
         await asyncio.to_thread(forget_everything)
         await asyncio.to_thread(release_packages)
 
 
 def fits_somewhere(demand: Mapping[str, float]) -> bool:
-    """Whether a node has so much free."""
+    """Whether one node has these resources free."""
     return any(
         all(free.get(name, 0.0) + 1e-9 >= amount for name, amount in demand.items())
         for free in available_resources_per_node().values()

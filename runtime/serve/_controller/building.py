@@ -15,6 +15,7 @@ from runtime.experimental import internal_kv
 from runtime.serve._build import build
 from runtime.serve._controller.starting import configure
 from runtime.serve._core.published import NAMESPACE
+from runtime.serve._core.recovered import CONFIG
 from runtime.serve._core.requests import Configure
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve.config import imported
@@ -28,16 +29,14 @@ from runtime.serve.schema import (
 )
 
 HOLDER = b"serve"
-"""Keeps packages."""
-KEY = b"config"
-"""Of a configuration whose applications are being built."""
+"""Key under which serving holds uploaded packages, so that they are not deleted."""
 
 
 def read_config(config: Mapping[str, Any]) -> tuple[Configure, list[dict[str, Any]]]:
     """The options of the ingresses, and the applications with their defaults.
 
     Raises:
-        ValueError: it cannot be meant.
+        ValueError: it is invalid.
     """
     parsed = ServeDeploySchema.model_validate(config)
     assert isinstance(parsed.http_options, HTTPOptionsSchema)
@@ -78,7 +77,7 @@ async def built_in_task(declared: Mapping[str, Any]) -> ApplicationSpec:
     Raises:
         Exception: what its code raises.
     """
-    # One call per process: what imported the code before would have its former version.
+    # One call per process: a process that has imported the code would build its old version.
     task = runtime.remote(max_calls=1)(built).options(
         num_cpus=0, runtime_env=dict(declared["runtime_env"] or {}), max_retries=1
     )
@@ -143,11 +142,11 @@ def _overrides(deployments: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, 
 
 
 def keep_config(config: Mapping[str, Any] | None) -> None:
-    """For a restarted controller, until everything is built."""
+    """Stores a configuration for a restarted controller; None removes it, once everything is built."""
     if config is None:
-        internal_kv._internal_kv_del(KEY, namespace=NAMESPACE)
+        internal_kv._internal_kv_del(CONFIG, namespace=NAMESPACE)
     else:
-        internal_kv._internal_kv_put(KEY, pickle.dumps(dict(config)), namespace=NAMESPACE)
+        internal_kv._internal_kv_put(CONFIG, pickle.dumps(dict(config)), namespace=NAMESPACE)
 
 
 def hold_packages(declared: Sequence[Mapping[str, Any]]) -> None:
@@ -165,7 +164,7 @@ def release_packages() -> None:
 
 
 def kept_config() -> dict[str, Any] | None:
-    """What a former life of the controller has not finished."""
-    kept = internal_kv._internal_kv_get(KEY, namespace=NAMESPACE)
+    """The configuration that was being built when the controller was restarted, or None."""
+    kept = internal_kv._internal_kv_get(CONFIG, namespace=NAMESPACE)
     found: dict[str, Any] | None = None if kept is None else pickle.loads(kept)
     return found

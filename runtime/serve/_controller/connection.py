@@ -22,9 +22,9 @@ PRELOAD = (
 log = logging.getLogger(__name__)
 
 TELL_S = 35.0
-"""How often a call that waits says what for. The controller calls a start slow after 30 s."""
+"""How often a waiting call logs what it waits for: longer than the 30 s after which the status names a slow start."""
 TIMEOUT_S = 60.0
-"""After so long without a status the controller counts as unreachable."""
+"""Timeout of a status request."""
 
 
 def find() -> Any:

@@ -10,8 +10,8 @@ from runtime._controllers.controller import ActorDied, Effect
 from runtime._extension import workers
 from runtime.experimental import internal_kv
 from runtime.serve._core.effects import Adopt, CreateDetached, Put, RemoveGroup
-from runtime.serve._core.ingresses import Recovered
 from runtime.serve._core.published import NAMESPACE
+from runtime.serve._core.recovered import Recovered
 from runtime.serve.config import imported
 from runtime.util.placement_group import get_placement_group, placement_group, remove_placement_group
 from runtime.util.scheduling_strategies import (
@@ -20,7 +20,7 @@ from runtime.util.scheduling_strategies import (
 )
 
 CALLS = 8
-"""Calls of the controller that an actor answers at one time: one that takes long does not stop health checks."""
+"""Concurrent calls from the controller to an actor: a slow one must not delay health checks."""
 
 
 class ServeEngine(ClusterEngine):
@@ -92,7 +92,7 @@ class ServeEngine(ClusterEngine):
 
 
 def recovered() -> Recovered:
-    """What the control store has of a former life of the controller."""
+    """What the control store has from before the controller was restarted."""
     keys = internal_kv._internal_kv_list(b"", namespace=NAMESPACE)
     values = {key: internal_kv._internal_kv_get(key, namespace=NAMESPACE) for key in keys}
     return Recovered({key: value for key, value in values.items() if value is not None})

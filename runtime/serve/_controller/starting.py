@@ -16,7 +16,7 @@ def configure(
     """Options of the ingresses as the controller gets them.
 
     Raises:
-        ValueError: an option cannot be meant.
+        ValueError: an option is invalid.
     """
     http = HTTPOptions.model_validate(http or {})
     grpc = gRPCOptions.model_validate(grpc or {})

@@ -13,11 +13,11 @@ from runtime.serve._core.published import REPEAT_S
 from runtime.serve.config import AggregationFunction, AutoscalingConfig, AutoscalingContext
 
 STALE_S = 4 * REPEAT_S
-"""What a caller has told of its queue counts for so long, unless it tells it again: it may be gone."""
+"""How long the last report of a caller's queue counts: the caller may be gone."""
 EPSILON_S = 1e-6
 AGAIN_S = 0.1
 POLICY_EVERY_S = 1.0
-"""How often a policy of one's own is asked, which may look at anything."""
+"""How often a custom policy is called: it may depend on more than the load."""
 
 Policy = Callable[[AutoscalingContext], tuple[float, dict[str, Any]]]
 
@@ -148,7 +148,7 @@ class Scaler:
     """Decides for one deployment.
 
     Args:
-        policy: of one's own; None: by the number of requests.
+        policy: a custom one; None: by the number of requests.
     """
 
     def __init__(
@@ -189,7 +189,7 @@ class Scaler:
         history, config = self.history, self.config
         history.expire(now)
         if not running and history.last.total > 0:
-            # From zero there is no time to lose, and no average that tells anything.
+            # From zero replicas there is no average to wait for.
             self._direction = 0
             first = max(math.ceil(config.get_upscaling_factor()), wanted)
             return self._decided(now, wanted, self.clamp(first), None)

@@ -33,8 +33,9 @@ from runtime.serve._core.application import ApplicationInput
 from runtime.serve._core.apps import App, Kept
 from runtime.serve._core.effects import Adopt, Put
 from runtime.serve._core.fleet import Fleet
-from runtime.serve._core.ingresses import Ingresses, Recovered
+from runtime.serve._core.ingresses import Ingresses
 from runtime.serve._core.published import (
+    REPEAT_S,
     ROUTES,
     Demand,
     Load,
@@ -45,13 +46,14 @@ from runtime.serve._core.published import (
     load_targets,
     targets_key,
 )
+from runtime.serve._core.recovered import CONFIG, Recovered
 from runtime.serve._core.replica import Replica, ReplicaRecord
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve._core.states import ApplicationStatus, ReplicaState
 from runtime.serve._core.world import World
 
 TOMBSTONE_S = 60.0
-"""So long callers can read that a deployment is gone."""
+"""How long callers can read that a deployment is gone."""
 
 
 class DeployFailed(Exception):
@@ -59,14 +61,14 @@ class DeployFailed(Exception):
 
 
 class Refused(Exception):
-    """A request cannot be meant. The message has the reason."""
+    """A request is invalid, or contradicts what is deployed. The message has the reason."""
 
 
 class ServeController:
     """See the module.
 
     Args:
-        recovered: what the control store has of a former life.
+        recovered: what the control store has from before a restart.
     """
 
     def __init__(self, world: World, recovered: Recovered | None = None) -> None:
@@ -158,8 +160,7 @@ class ServeController:
                 return self.ingresses.up(event, now)
             if isinstance(event, ActorDied):
                 return self.ingresses.died(event, now)
-            self.ingresses.lost(event, now)
-            return []
+            return self.ingresses.lost(event, now)
         fleet = self._of(name)
         if fleet is None:
             return []
@@ -213,6 +214,9 @@ class ServeController:
                 return [Reply(number, view.details(self.apps, self.ingresses, self.world, now))]
             case requests.Find(name, deployment):
                 return [Reply(number, self._name_of(name, deployment))]
+            case requests.Configure() | requests.Deploy() | requests.Announce() if self.ingresses.is_leaving:
+                message = "Serving is shutting down: call serve.shutdown again to finish that, then deploy."
+                return [Reply(number, error=Refused(message))]
             case requests.Configure(http, grpc, location):
                 effects = self.ingresses.configure(http, grpc, location)
             case requests.Deploy(specs):
@@ -292,7 +296,7 @@ class ServeController:
             fleet = known.pop(deployment.name, None)
             if fleet is None:
                 fleet = Fleet(spec.name, deployment, spec.runtime_env, self.world, now)
-                effects += self._after_tombstone(fleet)
+                effects += [*self._after_tombstone(fleet), *fleet.scale(now)]
             else:
                 effects += fleet.deploy(deployment, spec.runtime_env, now)
             fleets[deployment.name] = fleet
@@ -301,7 +305,7 @@ class ServeController:
         return [app.keep(), *effects]
 
     def _announce(self, spec: ApplicationSpec, now: float) -> list[Effect]:
-        """It is being built elsewhere. What is there of it goes on."""
+        """It is being built in a task. Its previous version keeps running."""
         app = self.apps.get(spec.name)
         if app is None:
             app = self.apps[spec.name] = App(spec, self.world.wall_s(now))
@@ -317,7 +321,7 @@ class ServeController:
         return []
 
     def _after_tombstone(self, fleet: Fleet) -> list[Effect]:
-        """Versions of what callers follow go on growing if a deployment of the name was there before."""
+        """Continues the epochs of a deployment of the same name: callers ignore lower ones."""
         fleet.epoch = self._epochs.pop((fleet.app, fleet.name), 0)
         return [Sleep(("tombstone", fleet.app, fleet.name), -1)]
 
@@ -401,20 +405,11 @@ class ServeController:
         routes = []
         apps = {}
         for name, app in sorted(self.apps.items()):
-            ingress = app.fleets.get(app.spec.ingress)
-            if app.leaves or ingress is None:
+            if app.leaves or app.spec.ingress not in app.fleets:
                 continue
             apps[name] = app.spec.ingress
             if app.spec.route_prefix is not None:
-                routes.append(
-                    Route(
-                        app.spec.route_prefix,
-                        name,
-                        app.spec.ingress,
-                        ingress.has_served,
-                        ingress.docs_path or "",
-                    )
-                )
+                routes.append(Route(app.spec.route_prefix, name, app.spec.ingress))
         if (routes, apps) == (self.routes.routes, self.routes.apps):
             return []
         self.routes = Routes(self.routes.epoch + 1, routes, apps)
@@ -506,7 +501,7 @@ class ServeController:
     # ------------------------------------------------------------ recovery
 
     def _recover(self, now: float) -> list[Effect]:
-        """Goes on where a former life has ended. No replica that serves is touched."""
+        """Continues where the controller was before its restart. Replicas that serve are kept."""
         left = self._recovered
         options = left.values.get(b"options")
         if options is not None:
@@ -515,9 +510,9 @@ class ServeController:
         if routes is not None:
             self.routes = load_routes(routes)
             self.ingresses.publish(self.routes.epoch, routes)
-        for name, kept_bytes in left.below("app").items():
-            self._recover_app(name, pickle.loads(kept_bytes), now)
         effects: list[Effect] = []
+        for name, kept_bytes in left.below("app").items():
+            effects += self._recover_app(name, pickle.loads(kept_bytes), now)
         for record_bytes in left.below("replica").values():
             effects += self._recover_replica(pickle.loads(record_bytes), now)
         for place in left.below("targets"):
@@ -530,9 +525,15 @@ class ServeController:
         self._recovered = Recovered({})
         return effects
 
-    def _recover_app(self, name: str, kept: Kept, now: float) -> None:
+    def _recover_app(self, name: str, kept: Kept, now: float) -> list[Effect]:
         app = self.apps[name] = App(kept.spec, kept.deployed_s)
         app.state.step(ApplicationInput.DEPLOY, now)
+        if not kept.spec.deployments:  # it was announced, and never built
+            app.is_being_built = True
+            if CONFIG not in self._recovered.values:
+                message = "The application could not be built: deploy it again."
+                app.state.step(ApplicationInput.FAILS, now, message)
+        effects: list[Effect] = []
         wanted = self._recovered.below("wanted")
         targets = self._recovered.below("targets")
         for specs, fleets in ((kept.spec.deployments, app.fleets), (kept.leaving, app.leaving)):
@@ -545,8 +546,11 @@ class ServeController:
                     None if published is None else load_targets(published),
                 )
                 self._touch(fleet)
+                if fleet.scaler is not None:  # loads that are not zero have been told again by then
+                    effects.append(Sleep(("scale", name, spec.name), 2 * REPEAT_S))
         if kept.leaves:
             self._delete(name, now)
+        return effects
 
     def _recover_replica(self, record: ReplicaRecord, now: float) -> list[Effect]:
         replica = Replica(record, ReplicaState.RECOVERING, now)

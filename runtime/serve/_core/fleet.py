@@ -35,11 +35,11 @@ from runtime.serve._core.states import DeploymentStatus, ReplicaState
 from runtime.serve._core.world import World
 
 FAILED_CHECKS = 3
-"""So many failed health checks in a row stop a replica."""
+"""How many failed health checks in a row stop a replica."""
 ROOM_S = 1.0
-"""After so long without a process for a new replica it is looked whether old ones hold its resources."""
+"""After this long without a process for a new replica, check whether old replicas hold its resources."""
 KILL_S = 5.0
-"""A replica that has not drained so long after its time is killed."""
+"""A replica that has not drained this long after its deadline is killed."""
 LARGE_BYTES = 100_000
 """Code and arguments above this size are stored once for all replicas."""
 
@@ -56,7 +56,6 @@ class Fleet:
         self.scaler: Scaler | None = None
         self.published: Targets | None = None
         self.epoch = 0
-        self.has_served = False
         self._env = env
         self._world = world
         self._failures = 0  # starts of this version that failed
@@ -69,6 +68,8 @@ class Fleet:
         self._wanted = 0
         self._stored = ""  # version whose spec lies in the object store
         self._afterwards: list[Effect] = []  # what follows the next publication
+        self._policy_error = ""  # its autoscaling policy cannot be loaded
+        self._policy_failure = ""  # the last call of its policy failed
         self._configure(now)
 
     # ------------------------------------------------------------ what is wanted
@@ -91,7 +92,7 @@ class Fleet:
     def docs_path(self) -> str | None:
         """Of its API's documentation, if it has one."""
         found = [each.record.ready.docs_path for each in self.serving if each.record.ready is not None]
-        return next((path for path in found if path), self.spec.docs_path)
+        return next((path for path in found if path), None)
 
     @property
     def serving(self) -> list[Replica]:
@@ -145,19 +146,18 @@ class Fleet:
 
     def _configure(self, now: float) -> list[Effect]:
         options = self.spec.options
+        self._policy_error = self._policy_failure = ""
         if options.autoscaling is None:
             had, self.scaler = self.scaler is not None, None
             self._wanted = options.num_replicas or 1
             return [Put(self.wanted_key, None), Sleep(("scale", self.app, self.name), -1)] if had else []
-        scaler, error = scaler_of(self.app, self.spec, now)
+        scaler, self._policy_error = scaler_of(self.app, self.spec, now)
         if self.scaler is None:
             self.scaler = scaler
             self._wanted = scaler.first
         else:
             self.scaler.change(scaler.config, scaler.policy)
             self._wanted = self.scaler.clamp(self._wanted)
-        if error:
-            self.state.message = error
         return self.scale(now)
 
     # ------------------------------------------------------------ load
@@ -182,8 +182,7 @@ class Fleet:
             return []
         before = self._wanted
         decision = self.scaler.decide(now, before, [each.id for each in self.serving])
-        if decision.error:
-            self.state.message = decision.error
+        self._policy_failure = decision.error
         again_s = -1.0 if decision.again_s is None else decision.again_s
         effects: list[Effect] = [Sleep(("scale", self.app, self.name), again_s)]
         if decision.wanted != before:
@@ -504,19 +503,17 @@ class Fleet:
         return [] if replica is None else [Kill(replica.key)]
 
     def adopt(self, replica: Replica) -> None:
-        """A replica of a former life of the controller."""
+        """A replica from before the controller was restarted."""
         self.replicas[replica.id] = replica
-        self.has_served = self.has_served or replica.serves
 
     def abandon(self, replica: Replica, now: float) -> None:
-        """Whether its constructor would return is not known any more: another one is started."""
+        """Stops a replica whose constructor had not returned before the restart: its result is lost."""
         self._stop_all([replica], now)
 
     def _started(self, replica: Replica, ready: ReplicaReady, now: float) -> list[Effect]:
         replica.step(ReplicaInput.READY, now)
         replica.node = ready.node
         self._streak = 0
-        self.has_served = True
         effects = self._keep(replica, ready=ready)
         effects.append(Sleep(("check", replica.id), self.spec.options.health_check_period_s))
         return effects + self.scale(now)
@@ -595,5 +592,6 @@ class Fleet:
         return [Put(targets_key(self.app, self.name), dump(self.published))]
 
     def message(self, now: float) -> str:
-        """Of the status: what it waits for, if that takes long."""
-        return self.state.message or waiting.slow(self.replicas.values(), self.spec.options, now)
+        """Of the status: what is wrong, or what it waits for, if that takes long."""
+        slow = waiting.slow(self.replicas.values(), self.spec.options, now)
+        return self.state.message or self._policy_error or self._policy_failure or slow

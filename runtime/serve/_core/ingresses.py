@@ -7,8 +7,6 @@ from collections.abc import Collection
 from enum import Enum
 from typing import Any, Final
 
-import msgspec
-
 from runtime._controllers.controller import (
     ActorDied,
     ActorLost,
@@ -33,7 +31,7 @@ CHECK_S = 10.0
 CHECK_TIMEOUT_S = 10.0
 FAILED_CHECKS = 3
 UNNEEDED_S = 30.0
-"""So long the ingress of a node without replicas stays."""
+"""How long the ingress of a node without replicas is kept."""
 DRAIN_S = 30.0
 LONGEST_RETRY_S = 60.0
 
@@ -76,7 +74,6 @@ class Ingress:
         self.node = node
         self.machine: Machine[ProxyStatus, IngressInput] = Machine(f"ingress of {node}", S, TRANSITIONS)
         self.since_s = now
-        self.started_s = now
         self.listens: dict[str, Any] = {}
         self.message = ""
         self.failures = 0
@@ -147,10 +144,12 @@ class Ingresses:
         return [Call(("routes", ingress.node, self.epoch), ingress.key, "update_routes", [self._routes])]
 
     def recover(self, node: str, listens: dict[str, Any], now: float) -> list[Effect]:
-        """One of a former life of the controller."""
+        """An ingress from before the controller was restarted."""
         ingress = self.by_node[node] = Ingress(node, now)
         ingress.listens = listens
-        return [Adopt(ingress.key, ingress.actor_name), *self._call(ingress, "check_health")]
+        # One without an address may never have been told to listen.
+        call = self._call(ingress, "check_health") if listens else self._start(ingress)
+        return [Adopt(ingress.key, ingress.actor_name), *call]
 
     @property
     def is_ready(self) -> bool:
@@ -296,14 +295,18 @@ class Ingresses:
             return []
         return self._start(ingress)
 
-    def lost(self, event: ActorLost, now: float) -> None:
+    def lost(self, event: ActorLost, now: float) -> list[Effect]:
         """The process of an ingress has ended, and is started again."""
         ingress = self.by_node.get(event.key[1])  # type: ignore[index]
-        if ingress is not None:
-            ingress.number += 1
-            ingress.told = ingress.known = 0
-            ingress.message = f"The process of the ingress ended: {event.reason}"
-            ingress.step(I.LOST, now)
+        if ingress is None:
+            return []
+        ingress.number += 1
+        ingress.told = ingress.known = 0
+        ingress.message = f"The process of the ingress ended: {event.reason}"
+        ingress.step(I.LOST, now)
+        # A check in between would make the answer of the next `start` count for nothing.
+        timers = ("ingress retry", "ingress check", "ingress late")
+        return [Sleep((kind, ingress.node), -1) for kind in timers]
 
     def died(self, event: ActorDied, now: float) -> list[Effect]:
         """An ingress is gone. It is created again where it is needed."""
@@ -344,16 +347,3 @@ class Ingresses:
 
 def _key(node: str) -> bytes:
     return f"proxy\0{node}".encode()
-
-
-class Recovered(msgspec.Struct, frozen=True):
-    """What a former life of the controller has left in the control store, by key."""
-
-    values: dict[bytes, bytes]
-
-    def below(self, prefix: str) -> dict[str, bytes]:
-        """Values of the keys that begin so, by the remainder of the key."""
-        start = f"{prefix}\0".encode()
-        return {
-            key[len(start) :].decode(): value for key, value in self.values.items() if key.startswith(start)
-        }

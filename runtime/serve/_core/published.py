@@ -63,16 +63,11 @@ class Targets(msgspec.Struct, frozen=True):
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Requests below `prefix` go to `deployment` of `app`. `ready` once it has answered for the first time.
-
-    `streams` tells whether a gRPC or plain callable yields (unused for ASGI applications).
-    """
+    """Requests below `prefix` go to `deployment` of `app`."""
 
     prefix: str
     app: str
     deployment: str
-    ready: bool = True
-    docs: str = ""
 
 
 class Routes(msgspec.Struct, frozen=True):

@@ -35,13 +35,13 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 STARTS_PER_REPLICA = 3
-"""So many failed starts per wanted replica fail a deployment."""
+"""How many failed starts per wanted replica fail a deployment."""
 FIRST_RETRY_S = 0.1
 LONGEST_RETRY_S = 64.0
 
 
 def most_failures(limit: int, wanted: int) -> int:
-    """With so many failures a deployment has failed.
+    """How many failed starts fail a deployment.
 
     Args:
         limit: its max_constructor_retry_count.

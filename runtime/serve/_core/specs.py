@@ -43,8 +43,6 @@ class DeploymentSpec(msgspec.Struct, frozen=True):
         code: cloudpickle of the class or function.
         init: cloudpickle of `(args, kwargs)`; bound deployments in there have become DeploymentHandles.
         version: two specs with the same one need the same replicas (hash of code, init, actor options, environment).
-        is_ingress: it answers HTTP requests of the application.
-        is_asgi: its class was made by `@serve.ingress`.
         code_name: e.g. `module:Class`, for status pages.
     """
 
@@ -53,10 +51,7 @@ class DeploymentSpec(msgspec.Struct, frozen=True):
     init: bytes
     version: str
     options: DeploymentOptions
-    is_ingress: bool = False
-    is_asgi: bool = False
     code_name: str = ""
-    docs_path: str | None = None
 
 
 class ApplicationSpec(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ import typer
 
 from runtime._system import settings
 from runtime.serve._operations.client import ServeClient, ServeError
+from runtime.serve.exceptions import RayServeException
 
 app = typer.Typer(
     name="serve",
@@ -85,7 +86,7 @@ def main(arguments: Sequence[str] | None = None, prog_name: str = "serve") -> No
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s", stream=sys.stderr)
     try:
         app(None if arguments is None else list(arguments), prog_name=prog_name)
-    except (ConnectionError, ServeError) as error:
+    except (ConnectionError, RayServeException, ServeError) as error:
         fail(str(error))
 
 
@@ -147,6 +148,8 @@ def deploy(
     if Path(config_or_import_path).is_file():
         if values:
             fail("A configuration file takes no arguments: write them as `args` of its applications.")
+        if env or name:
+            fail("A configuration file takes no runtime_env and no --name: write them into its applications.")
         config = _read(config_or_import_path)
     else:
         one = {"import_path": config_or_import_path, "runtime_env": env, "args": values}

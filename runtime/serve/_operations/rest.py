@@ -20,6 +20,7 @@ log = logging.getLogger(__name__)
 APPLICATIONS = "/api/serve/applications/"
 _SCALE = re.compile(r"/api/v1/applications/([^/]+)/deployments/([^/]+)/scale")
 _PRIVATE = ("host", "port", "grpc_port", "message")
+_PRIVATE_HTTP = ("root_url", "ssl_keyfile_password")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +139,9 @@ def shown(details: Mapping[str, Any], source: str = "") -> dict[str, Any]:
     }
     return {
         **details,
-        "http_options": {key: each for key, each in details["http_options"].items() if key != "root_url"},
+        "http_options": {
+            key: each for key, each in details["http_options"].items() if key not in _PRIVATE_HTTP
+        },
         "proxies": proxies,
         "applications": applications,
         "target_groups": _target_groups(details),

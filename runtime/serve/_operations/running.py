@@ -88,7 +88,7 @@ def run_config(config: ServeDeploySchema, blocking: bool) -> None:
     """Deploys a configuration; with `blocking` until it is interrupted, and what is served ends then."""
     deploy(config)
     names = [each.name for each in config.applications or ()]
-    connection.ask(connection.running().wait_for.remote(names, ["RUNNING", "DEPLOY_FAILED"]))
+    connection.ask(connection.running().wait_for.remote(names, ["RUNNING", "DEPLOY_FAILED"]), names)
     for name, each in api.status().applications.items():
         if name in names:
             typer.echo(f"Application {name}: {each.status.value} {each.message}".rstrip(), err=True)

@@ -28,7 +28,7 @@ from runtime.serve.config import (
     RequestRouterConfig,
     gRPCOptions,
 )
-from runtime.serve.deployment import ACTOR_OPTIONS, merged
+from runtime.serve.deployment import ACTOR_OPTIONS, check_route_prefix, merged
 
 
 @settings
@@ -36,7 +36,7 @@ class RayActorOptionsSchema(ConfigSchema):
     """Of the actor of each replica.
 
     Raises:
-        ValueError: a value cannot be meant.
+        ValueError: a value is invalid.
     """
 
     runtime_env: dict[str, Any] | None = None
@@ -62,7 +62,7 @@ class DeploymentSchema(ConfigSchema):
     """Options of one deployment, on top of those in the code. Only those that are given count.
 
     Raises:
-        ValueError: a value cannot be meant.
+        ValueError: a value is invalid.
     """
 
     name: str = ""
@@ -98,9 +98,9 @@ class DeploymentSchema(ConfigSchema):
             ("max_ongoing_requests", 1),
             ("max_queued_requests", -1),
             ("max_surge_percent", 0),
+            ("max_replicas_per_node", 1),
+            ("max_constructor_retry_count", 1),
         ):
-            whole(self, name, least, optional=True)
-        for name, least in (("max_replicas_per_node", 1), ("max_constructor_retry_count", 1)):
             whole(self, name, least, optional=True)
         if self.max_queued_requests == 0:
             raise ValueError("max_queued_requests must be -1 (no limit) or positive, not 0.")
@@ -140,7 +140,7 @@ class ServeApplicationSchema(ConfigSchema):
         runtime_env: of its deployments; theirs are added.
 
     Raises:
-        ValueError: a value cannot be meant.
+        ValueError: a value is invalid.
     """
 
     name: str = "default"
@@ -221,6 +221,9 @@ class gRPCOptionsSchema(ConfigSchema):
     grpc_servicer_functions: list[str] | None = None
     request_timeout_s: float | None = None
     enable_reflection: bool = True
+    ssl_keyfile: str | None = None
+    ssl_certfile: str | None = None
+    ssl_ca_certs: str | None = None
 
     def __post_init__(self) -> None:
         if self.grpc_servicer_functions is None:
@@ -235,7 +238,7 @@ class ServeDeploySchema(ConfigSchema):
     """All declared applications. HTTP and gRPC options count when serving starts.
 
     Raises:
-        ValueError: a value cannot be meant; the message has its place, e.g. `applications[0] (text).import_path`.
+        ValueError: a value is invalid; the message has its place, e.g. `applications[0] (text).import_path`.
     """
 
     proxy_location: ProxyLocation | str = ProxyLocation.EveryNode
@@ -307,20 +310,6 @@ def check_import_path(path: Any) -> None:
     parts = path.split(":") if isinstance(path, str) and ":" in path else str(path or "").rsplit(".", 1)
     if len(parts) != 2 or not all(parts):
         raise ValueError(f"import_path must have the form module:name, not {path!r}.")
-
-
-def check_route_prefix(prefix: Any) -> None:
-    """Raises:
-    ValueError: it is no prefix of paths.
-    """
-    if prefix is None:
-        return
-    if not isinstance(prefix, str) or not prefix.startswith("/"):
-        raise ValueError(f"route_prefix must be null or begin with '/', not {prefix!r}.")
-    if prefix.endswith("/") and prefix != "/":
-        raise ValueError(f"route_prefix must not end with '/', unless it is '/': {prefix!r}.")
-    if "{" in prefix or "}" in prefix:
-        raise ValueError(f"route_prefix must not have wildcards: {prefix!r}.")
 
 
 def _check_unique(what: str, names: list[str]) -> None:

@@ -36,7 +36,7 @@ class LoggingConfig(Settings):
         additional_log_standard_attrs: attributes of log records that are added to each line.
 
     Raises:
-        ValueError: a value cannot be meant.
+        ValueError: a value is invalid.
     """
 
     STRICT = True

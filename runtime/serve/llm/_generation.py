@@ -106,3 +106,4 @@ async def _run(
                 pending = []
             if finish is not None:
                 return
+    raise RuntimeError("The engine ended an answer without a finish reason.")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import os
 from typing import Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, field_validator, model_validator
 
+from runtime.serve.config import imported
 from runtime.serve.llm import _sources
 
 ENGINES = ("vLLM", "transformers")
@@ -211,10 +211,9 @@ def imported_class(value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
-    module, _, name = value.rpartition(":") if ":" in value else value.rpartition(".")
     try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
+        return imported(value)
+    except (ImportError, ValueError) as error:
         raise ValueError(f"{value} cannot be imported: {error}") from error
 
 

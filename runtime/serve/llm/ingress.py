@@ -31,6 +31,7 @@ from runtime.serve.llm.openai_api_models import (
     ModelCard,
     ModelList,
     OpenAIHTTPException,
+    unknown_model,
 )
 from runtime.serve.llm.server import RawRequestInfo
 
@@ -108,7 +109,7 @@ class OpenAiIngress:
                 except FileNotFoundError:
                     break
                 return _adapter_card(card, adapter)
-        raise _unknown_model(model)
+        raise unknown_model(model)
 
     # ------------------------------------------------------------ requests
 
@@ -149,7 +150,7 @@ class OpenAiIngress:
         base, _, adapter = model.partition(":")
         handle = self._handles.get(base)
         if handle is None:
-            raise _unknown_model(model)
+            raise unknown_model(model)
         # Requests for the base model go to all replicas; those for an adapter to replicas that have it.
         return handle.options(multiplexed_model_id=model) if adapter else handle
 
@@ -201,10 +202,6 @@ def _translate(error: Exception) -> NoReturn:
         f"The model failed. The logs tell more of request {current_request().request_id}.",
         "internal_error",
     ) from error
-
-
-def _unknown_model(model: str) -> OpenAIHTTPException:
-    return OpenAIHTTPException(404, f"The model '{model}' does not exist.", "not_found_error", param="model")
 
 
 def _adapter_card(card: ModelCard, adapter: str) -> ModelCard:

@@ -51,6 +51,11 @@ class OpenAIHTTPException(Exception):
         )
 
 
+def unknown_model(model: str) -> OpenAIHTTPException:
+    """The error of a request for a model or adapter that is not served."""
+    return OpenAIHTTPException(404, f"The model '{model}' does not exist.", "not_found_error", param="model")
+
+
 class ErrorInfo(BaseModel):
     """An error. `code` is the HTTP status."""
 
@@ -166,7 +171,9 @@ def refuse(request: _Request) -> None:
         }
     elif isinstance(request, ChatCompletionRequest):
         kind = (request.response_format or {}).get("type", "text")
+        template = request.chat_template or (request.chat_template_kwargs or {}).get("chat_template")
         unsupported = {
+            "chat_template": template is not None,  # it is code, which could block the replica
             "tools": bool(request.tools) and request.tool_choice != "none",
             "response_format": kind != "text",
         }

@@ -29,6 +29,7 @@ from runtime.serve.llm.openai_api_models import (
     OpenAIHTTPException,
     UsageInfo,
     refuse,
+    unknown_model,
 )
 from runtime.serve.multiplex import multiplexed
 
@@ -284,13 +285,11 @@ class LLMServer:
         from runtime.data.llm.transformers_model import render_chat
 
         tokenizer = self.engine.tokenizer
-        if request.chat_template is None and getattr(tokenizer, "chat_template", None) is None:
+        if getattr(tokenizer, "chat_template", None) is None:
             raise OpenAIHTTPException(
                 400, "The model has no chat template: use /v1/completions.", param="messages"
             )
-        options = dict(request.chat_template_kwargs or {})
-        if request.chat_template is not None:
-            options["chat_template"] = request.chat_template
+        options = request.chat_template_kwargs or {}
         try:
             prompt = render_chat(tokenizer, [_plain(message) for message in request.messages], options)
         except OpenAIHTTPException:
@@ -317,7 +316,7 @@ class LLMServer:
         """
         model = context.get_multiplexed_model_id() or self._name_of(request)
         if model.partition(":")[0] != self._llm_config.model_id:
-            raise _not_found(model)
+            raise unknown_model(model)
         return str(model)
 
     async def _adapter_of(self, request: Any) -> _Adapter | None:
@@ -327,7 +326,7 @@ class LLMServer:
         try:
             return await self._load(model)  # type: ignore[no-any-return]
         except FileNotFoundError as error:
-            raise _not_found(model) from error
+            raise unknown_model(model) from error
 
     async def _loaded_adapter(self, model_id: str) -> _Adapter:
         lora = self._llm_config.lora_config
@@ -354,7 +353,7 @@ class LLMServer:
         if options.get("num_replicas") == "auto":
             options.setdefault("autoscaling_config", {})
         scaling = options.get("autoscaling_config")
-        if isinstance(scaling, dict) and "target_num_ongoing_requests_per_replica" not in scaling:
+        if isinstance(scaling, dict):
             scaling.setdefault("target_ongoing_requests", max(1, options["max_ongoing_requests"] // 2))
         actor = dict(options.get("ray_actor_options") or {})
         resources = dict(actor.get("resources") or {})
@@ -386,10 +385,6 @@ def _engine_class(llm_config: LLMConfig) -> type[Engine]:
     from runtime.serve.llm._engine.transformers_engine import TransformersEngine
 
     return TransformersEngine
-
-
-def _not_found(model: str) -> OpenAIHTTPException:
-    return OpenAIHTTPException(404, f"The model '{model}' does not exist.", "not_found_error", param="model")
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:

@@ -134,7 +134,6 @@ def test_bound_applications_become_handles_wherever_they_are() -> None:
     result = built(app)
     assert [each.name for each in result.spec.deployments] == ["other", "Model", "function", "Model_1"]
     assert result.spec.ingress == "Model_1"
-    assert [each.is_ingress for each in result.spec.deployments] == [False, False, False, True]
     args, kwargs = cloudpickle.loads(result.spec.deployments[-1].init)
     assert args == (("handle", "other", "app"), [("handle", "Model", "app")])
     assert kwargs["found"]["x"][0] == ("handle", "other", "app")

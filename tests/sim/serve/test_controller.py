@@ -12,8 +12,8 @@ from runtime._controllers.loop import Ended, Loop
 from runtime._extension.news import NodeChanged, NodeState
 from runtime.serve._core import requests
 from runtime.serve._core.controller import DeployFailed, Refused, ServeController
-from runtime.serve._core.ingresses import Recovered
 from runtime.serve._core.published import Demand, Load, Targets
+from runtime.serve._core.recovered import Recovered
 from runtime.serve._core.replica import digest
 from runtime.serve._core.specs import ApplicationSpec, DeploymentOptions, DeploymentSpec
 from runtime.serve._core.states import ApplicationStatus, DeploymentStatus, ReplicaState

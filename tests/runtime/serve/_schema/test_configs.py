@@ -60,7 +60,7 @@ def test_what_is_given_is_dumped_and_nothing_else() -> None:
         ({"applications": [{}]}, "applications[0]: import_path must have the form module:name"),
         ({"applications": [{**APP, "import_path": "module"}]}, "applications[0] (text): import_path must"),
         ({"applications": [{**APP, "import_path": "a:b:c"}]}, "import_path must have the form"),
-        ({"applications": [{**APP, "route_prefix": "x"}]}, "route_prefix must be null or begin with '/'"),
+        ({"applications": [{**APP, "route_prefix": "x"}]}, "route_prefix must begin with '/' or be None"),
         ({"applications": [{**APP, "route_prefix": "/x/"}]}, "route_prefix must not end with '/'"),
         ({"applications": [{**APP, "name": ""}]}, "name must be a non-empty string"),
         ({"applications": [APP, APP]}, "applications: text is there more than once"),
