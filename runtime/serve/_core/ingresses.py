@@ -114,6 +114,7 @@ class Ingresses:
         self.epoch = 0
         self._routes = b""
         self._world = world
+        self._numbers: dict[str, int] = {}  # of the last calls of those that died: answers may still come
 
     def configure(self, http: dict[str, Any], grpc: dict[str, Any], location: str) -> list[Effect]:
         """The first options count until everything is shut down."""
@@ -209,6 +210,7 @@ class Ingresses:
 
     def _create(self, node: str, now: float) -> list[Effect]:
         ingress = self.by_node[node] = Ingress(node, now)
+        ingress.number = self._numbers.pop(node, 0)
         return [
             Put(_key(node), pickle.dumps({})),
             CreateDetached(
@@ -314,6 +316,7 @@ class Ingresses:
         if ingress is None:
             return []
         ingress.step(I.DIED, now)
+        self._numbers[ingress.node] = ingress.number
         timers = ("ingress retry", "ingress check", "ingress late", "ingress stop", "unneeded")
         return [Put(_key(ingress.node), None), *(Sleep((kind, ingress.node), -1) for kind in timers)]
 
