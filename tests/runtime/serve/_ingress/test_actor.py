@@ -22,6 +22,7 @@ from runtime.serve._core import published
 from runtime.serve._core.published import NAMESPACE, ROUTES, Route, Routes, Target, Targets, targets_key
 from runtime.serve._event_loops import new_event_loop
 from runtime.serve._ingress.actor import Ingress
+from tests.polling import eventually
 from tests.runtime.api.conftest import session
 from tests.runtime.serve._ingress.stand_in import SLOTS, Replica
 
@@ -89,6 +90,14 @@ def ask_until_answered(port: int) -> bytes:
             return body
 
 
+def is_there(ingress: Any) -> bool:
+    try:
+        ray.get(ingress.check_health.remote(), timeout=30)
+    except ray.exceptions.RayActorError:
+        return False
+    return True
+
+
 def test_a_killed_ingress_comes_back_on_its_port(replica: Replica) -> None:
     ingress, began = begin()
     assert began["host"] == "127.0.0.1"
@@ -104,6 +113,7 @@ def test_a_killed_ingress_comes_back_on_its_port(replica: Replica) -> None:
         while sock.recv(1 << 16):
             pass  # until it is gone
     assert ask_until_answered(port) == b"ok"
+    assert eventually(lambda: is_there(ingress))  # to this process, too
     assert ray.get(ingress.start.remote({"port": 0}, {}), timeout=30) == began
     assert ray.get(ingress.drain.remote(5), timeout=30) == 0
     with pytest.raises(ConnectionRefusedError):
