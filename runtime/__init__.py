@@ -45,9 +45,9 @@ _PUBLIC = {
 _MODULE_OF = {name: module for module, names in _PUBLIC.items() for name in names}
 _SUBMODULES = frozenset(
     "_private actor autoscaler cloudpickle cluster_utils cross_language dag data exceptions experimental job_config "
-    "job_submission remote_function runtime_context runtime_env serve testing train tune types util".split()
+    "job_submission remote_function rllib runtime_context runtime_env serve testing train tune types util".split()
 )
-_LIBRARIES = frozenset("air llm rllib workflow widgets".split())
+_LIBRARIES = frozenset("air llm workflow widgets".split())
 
 __all__ = [*_MODULE_OF, "SCRIPT_MODE", "WORKER_MODE", "__commit__", "__version__", "exceptions", "util"]
 
@@ -65,7 +65,8 @@ def __getattr__(name: str) -> Any:
         value = importlib.import_module("runtime.compat._raylet")
     elif name in _LIBRARIES:
         raise ImportError(
-            f"The library {name!r} is not part of this engine: it has Ray's core API, Ray Data, Train, Tune and Serve."
+            f"The library {name!r} is not part of this engine: "
+            "it has Ray's core API, Ray Data, Train, Tune, Serve and RLlib."
         )
     else:
         raise AttributeError(f"module 'runtime' has no attribute {name!r}")

@@ -59,7 +59,7 @@ class _AliasFinder(importlib.abc.MetaPathFinder):
                 return importlib.util.spec_from_loader(fullname, _AliasLoader(name))
         raise ModuleNotFoundError(
             f"No module named {fullname!r}: `ray` is the alias of `runtime` here, "
-            "which has Ray's core API, Ray Data, Train, Tune and Serve only.",
+            "which has Ray's core API, Ray Data, Train, Tune, Serve and RLlib only.",
             name=fullname,
         )
 

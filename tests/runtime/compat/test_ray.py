@@ -311,7 +311,7 @@ def test_libraries_that_are_not_here_say_so(tmp_path: pathlib.Path) -> None:
             try:
                 __import__(f"ray.{name}")
             except ImportError as error:
-                print("core API, Ray Data, Train, Tune and Serve only" in str(error))
+                print("core API, Ray Data, Train, Tune, Serve and RLlib only" in str(error))
         """,
         folder=tmp_path,
     )
