@@ -134,9 +134,7 @@ class Checkpointable(abc.ABC):
         with open(os.path.join(folder, self.METADATA_FILE_NAME), "w", encoding="utf-8") as file:
             json.dump(self.get_metadata(), file)
         with open(os.path.join(folder, self.CLASS_AND_CTOR_ARGS_FILE_NAME), "wb") as file:
-            cloudpickle.dump(
-                {"class": type(self), "ctor_args_and_kwargs": self.get_ctor_args_and_kwargs()}, file
-            )
+            cloudpickle.dump({"class": type(self), "ctor_args_and_kwargs": self.get_ctor_args_and_kwargs()}, file)
         for name, component in components:
             inner = os.path.join(folder, name)
             if isinstance(component, Checkpointable):
@@ -145,9 +143,7 @@ class Checkpointable(abc.ABC):
                 packed = runtime.get(component.packed_checkpoint.remote(parts[name], use_msgpack))
                 _unpack(packed, inner)
 
-    def packed_checkpoint(
-        self, state: StateDict | None = None, use_msgpack: bool = False
-    ) -> dict[str, bytes]:
+    def packed_checkpoint(self, state: StateDict | None = None, use_msgpack: bool = False) -> dict[str, bytes]:
         """The files of a checkpoint by their relative paths: how an actor's checkpoint gets to another node."""
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
             self._write(folder, state, use_msgpack)
@@ -219,9 +215,7 @@ class Checkpointable(abc.ABC):
                 made_by = pickle.load(file)
             found = made_by["class"]
             if not issubclass(found, cls):
-                raise TypeError(
-                    f"The checkpoint {path} is one of {found.__name__}, which is no {cls.__name__}."
-                )
+                raise TypeError(f"The checkpoint {path} is one of {found.__name__}, which is no {cls.__name__}.")
             args, named = made_by["ctor_args_and_kwargs"]
             made: Self = found(*args, **named)
             made._read(folder, **kwargs)
@@ -260,7 +254,9 @@ def get_checkpoint_info(checkpoint: Any, filesystem: Any = None) -> dict[str, An
             metadata = json.load(file)
         with open(os.path.join(folder, metadata["class_and_ctor_args_file"]), "rb") as file:
             found = pickle.load(file)["class"]
-        state = next(name for name in os.listdir(folder) if name.rpartition(".")[0] == metadata["state_file"])
+        state = next(
+            name for name in os.listdir(folder) if name.rpartition(".")[0] == metadata["state_file"]
+        )
         modules = os.path.join(folder, "learner_group", "learner", COMPONENT_RL_MODULE)
         return {
             "type": found.__name__,
@@ -293,9 +289,7 @@ def _state(folder: str, name: str) -> StateDict:
         if file.exists():
             found: StateDict = read(file.read_bytes())
             return found
-    raise FileNotFoundError(
-        f"The checkpoint in {folder} has no state: neither {name}.pkl nor {name}.msgpack."
-    )
+    raise FileNotFoundError(f"The checkpoint in {folder} has no state: neither {name}.pkl nor {name}.msgpack.")
 
 
 def _contents(folder: str) -> dict[str, bytes]:
@@ -325,9 +319,7 @@ def _packed(state: StateDict) -> bytes:
             buffer = io.BytesIO()
             np.save(buffer, value, allow_pickle=False)
             return msgspec.msgpack.Ext(_ARRAY, buffer.getvalue())
-        raise TypeError(
-            f"A {type(value).__name__} cannot be saved with msgpack. Save with use_msgpack=False."
-        )
+        raise TypeError(f"A {type(value).__name__} cannot be saved with msgpack. Save with use_msgpack=False.")
 
     return msgspec.msgpack.encode(state, enc_hook=encode)
 
@@ -335,9 +327,7 @@ def _packed(state: StateDict) -> bytes:
 def _unpacked(data: bytes) -> Any:
     def decode(code: int, content: memoryview) -> Any:
         if code != _ARRAY:
-            raise ValueError(
-                f"The state has an unknown extension type {code}: it was saved by another program."
-            )
+            raise ValueError(f"The state has an unknown extension type {code}: it was saved by another program.")
         return np.load(io.BytesIO(content), allow_pickle=False)
 
     return msgspec.msgpack.Decoder(ext_hook=decode).decode(data)
