@@ -79,6 +79,11 @@ class ReplayRing:
     def __len__(self) -> int:
         return self.rows
 
+    @property
+    def stretches(self) -> int:
+        """Stretches of episodes without a gap in the ring; each has one tail."""
+        return min(self._head, self.slots) - self.rows
+
     # Adding.
 
     def add(self, rollout: Rollout, priority: float | None = None) -> None:
@@ -295,7 +300,9 @@ class ReplayRing:
             if not goes_on.any():
                 break
             last = np.where(goes_on, following, last)
-            rewards = rewards + np.where(goes_on, gamma**k * self.columns["rewards"].take(last), 0).astype(rewards.dtype)
+            rewards = rewards + np.where(goes_on, gamma**k * self.columns["rewards"].take(last), 0).astype(
+                rewards.dtype
+            )
             steps += goes_on
         return rewards, steps, last
 
@@ -343,7 +350,9 @@ class ReplayRing:
             ValueError: the capacity is another.
         """
         if state["slots"] != self.slots:
-            raise ValueError(f"The state is that of a buffer of {state['slots']} rows; this one has {self.slots}")
+            raise ValueError(
+                f"The state is that of a buffer of {state['slots']} rows; this one has {self.slots}"
+            )
         used = len(state["_valid"])
         for name in _ARRAYS:
             getattr(self, name)[:used] = state[name]

@@ -22,7 +22,9 @@ class SumTree:
         if capacity < 1:
             raise ValueError(f"A sum tree needs at least one leaf, not {capacity}")
         self.capacity = capacity
-        self._sums: list[np.ndarray] = []  # leaves first, the children of the root last: float64 [nodes, FANOUT]
+        self._sums: list[
+            np.ndarray
+        ] = []  # leaves first, the children of the root last: float64 [nodes, FANOUT]
         self._minima: list[np.ndarray] = []  # of the weights above 0; infinity where there is none
         nodes = capacity
         while True:

@@ -105,7 +105,9 @@ def test_drawn_transitions_are_those_of_the_episodes(
         assert all(step in ends for step in path)
         assert not any(any(ends[step]) for step in path[:-1])
         if steps < low:
-            assert any(ends[path[-1]]) or path[-1] + 1 not in ends or capacity < len(ends) + len(fragments) * 8
+            assert (
+                any(ends[path[-1]]) or path[-1] + 1 not in ends or capacity < len(ends) + len(fragments) * 8
+            )
         assert batch["new_obs"][i] == obs + steps
         assert (batch["terminateds"][i], batch["truncateds"][i]) == ends[path[-1]]
         expected = sum(0.9**k * reward_of(step) for k, step in enumerate(path))
@@ -225,7 +227,9 @@ def test_priorities_of_overwritten_rows_are_left_out() -> None:
 def test_a_ring_with_the_state_of_another_draws_the_same(alpha: float | None) -> None:
     first = ReplayRing(20, alpha=alpha, rng=np.random.default_rng(1))
     for t in range(0, 30, 3):
-        first.add(concatenate([segment(1, t, 3, state=True), segment(10 + t, 0, 2, "terminated", state=True)]))
+        first.add(
+            concatenate([segment(1, t, 3, state=True), segment(10 + t, 0, 2, "terminated", state=True)])
+        )
     second = ReplayRing(20, alpha=alpha, rng=np.random.default_rng(2))
     second.set_state(first.get_state())
     for ring in (first, second):
