@@ -60,7 +60,11 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
     def step(  # type: ignore[override]
         self, action_dict: dict[AgentID, Any]
     ) -> tuple[
-        dict[AgentID, Any], dict[AgentID, float], dict[AgentID, bool], dict[AgentID, bool], dict[AgentID, dict[str, Any]]
+        dict[AgentID, Any],
+        dict[AgentID, float],
+        dict[AgentID, bool],
+        dict[AgentID, bool],
+        dict[AgentID, dict[str, Any]],
     ]:
         """Moves on by one step.
 
@@ -140,12 +144,16 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
         # The wrapper is a MultiAgentEnv, so its module imports this one.
         import importlib
 
-        wrapper = importlib.import_module("runtime.rllib.env.wrappers.group_agents_wrapper").GroupAgentsWrapper
+        wrapper = importlib.import_module(
+            "runtime.rllib.env.wrappers.group_agents_wrapper"
+        ).GroupAgentsWrapper
         grouped: MultiAgentEnv = wrapper(self, groups, obs_space, act_space)
         return grouped
 
 
-def make_multi_agent(env_name_or_creator: str | Callable[[dict[str, Any]], gymnasium.Env[Any, Any]]) -> type[MultiAgentEnv]:
+def make_multi_agent(
+    env_name_or_creator: str | Callable[[dict[str, Any]], gymnasium.Env[Any, Any]],
+) -> type[MultiAgentEnv]:
     """A class of multi-agent environments made of copies of a single-agent environment, one for each agent.
 
     Agents are 0, 1, ...; each ends when its own copy ends, and the episode when all have ended.

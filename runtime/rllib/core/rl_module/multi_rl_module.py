@@ -66,7 +66,9 @@ class MultiRLModule(RLModule):
         specs = {module_id: copy.copy(spec) for module_id, spec in (rl_module_specs or {}).items()}
         for module_id, spec in specs.items():
             if not isinstance(spec, RLModuleSpec):
-                raise ValueError(f"The specification of module {module_id!r} must be an RLModuleSpec, not {spec!r}")
+                raise ValueError(
+                    f"The specification of module {module_id!r} must be an RLModuleSpec, not {spec!r}"
+                )
         if inference_only is None:
             inference_only = all(spec.inference_only for spec in specs.values())
         if inference_only:
@@ -101,15 +103,23 @@ class MultiRLModule(RLModule):
     # ---- forward passes
 
     def _forward(self, batch: dict[ModuleID, Any], **kwargs: Any) -> dict[ModuleID, dict[str, Any]]:
-        return {m: self._rl_modules[m]._forward(part, **kwargs) for m, part in batch.items() if m in self._rl_modules}
+        return {
+            m: self._rl_modules[m]._forward(part, **kwargs)
+            for m, part in batch.items()
+            if m in self._rl_modules
+        }
 
     def _forward_inference(self, batch: dict[ModuleID, Any], **kwargs: Any) -> dict[ModuleID, dict[str, Any]]:
         modules = self._rl_modules
         return {m: modules[m].forward_inference(part, **kwargs) for m, part in batch.items() if m in modules}
 
-    def _forward_exploration(self, batch: dict[ModuleID, Any], **kwargs: Any) -> dict[ModuleID, dict[str, Any]]:
+    def _forward_exploration(
+        self, batch: dict[ModuleID, Any], **kwargs: Any
+    ) -> dict[ModuleID, dict[str, Any]]:
         modules = self._rl_modules
-        return {m: modules[m].forward_exploration(part, **kwargs) for m, part in batch.items() if m in modules}
+        return {
+            m: modules[m].forward_exploration(part, **kwargs) for m, part in batch.items() if m in modules
+        }
 
     def _forward_train(self, batch: dict[ModuleID, Any], **kwargs: Any) -> dict[ModuleID, dict[str, Any]]:
         modules = self._rl_modules
@@ -133,7 +143,9 @@ class MultiRLModule(RLModule):
         """
         validate_module_id(module_id)
         if module_id in self._rl_modules and not override:
-            raise ValueError(f"Module {module_id!r} exists. Pass override=True to replace it, or use another id")
+            raise ValueError(
+                f"Module {module_id!r} exists. Pass override=True to replace it, or use another id"
+            )
         self._adopt_framework(module_id, module)
         self.inference_only = bool(self.inference_only and module.inference_only)
         self._rl_modules[module_id] = module
@@ -150,7 +162,9 @@ class MultiRLModule(RLModule):
         self._rl_modules.pop(module_id, None)
         self.rl_module_specs.pop(module_id, None)
 
-    def foreach_module(self, func: Callable[..., _Result], *, return_dict: bool = False, **kwargs: Any) -> Any:
+    def foreach_module(
+        self, func: Callable[..., _Result], *, return_dict: bool = False, **kwargs: Any
+    ) -> Any:
         """`func(module_id, module, **kwargs)` for each module, without wrappers such as that of DDP.
 
         Returns:
@@ -374,5 +388,7 @@ class MultiRLModuleSpec:
 
     def __getitem__(self, module_id: ModuleID) -> RLModuleSpec:
         if module_id not in self._specs:
-            raise KeyError(f"There is no specification of module {module_id!r}; there are {sorted(self._specs)}")
+            raise KeyError(
+                f"There is no specification of module {module_id!r}; there are {sorted(self._specs)}"
+            )
         return self._specs[module_id]
