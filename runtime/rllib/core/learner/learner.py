@@ -218,12 +218,10 @@ class Learner(OptimizerRegistry, Checkpointable):
                 steps.setdefault(module_id, []).append(self._steps_in(columns))
         self.logs_losses = True
         for module_id, loss in losses.items():
-            self.metrics.log_value(
-                (module_id, self.TOTAL_LOSS_KEY), loss.detach() if hasattr(loss, "detach") else loss, window=1
-            )
-        log_steps_trained(
-            self.metrics, steps, self._weights_seq_no, is_stream=training_data.data_iterators is not None
-        )
+            value = loss.detach() if hasattr(loss, "detach") else loss
+            self.metrics.log_value((module_id, self.TOTAL_LOSS_KEY), value, window=1)
+        is_stream = training_data.data_iterators is not None
+        log_steps_trained(self.metrics, steps, self._weights_seq_no, is_stream=is_stream)
         self.after_gradient_based_update(timesteps=timesteps)
         return None if _no_metrics_reduce else self.metrics.reduce()
 

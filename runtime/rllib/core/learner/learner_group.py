@@ -43,8 +43,8 @@ class LearnerDiedError(RuntimeError):
 
     def __str__(self) -> str:
         return (
-            f"Learner {self.index} of {self.count} has died: {self.reason}. Its group was shut down. Build the algorithm "
-            "again and restore it from its latest checkpoint (Algorithm.from_checkpoint)"
+            f"Learner {self.index} of {self.count} has died: {self.reason}. Its group was shut down. Build the "
+            "algorithm again and restore it from its latest checkpoint (Algorithm.from_checkpoint)"
         )
 
 

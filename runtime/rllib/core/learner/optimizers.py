@@ -112,7 +112,7 @@ class OptimizerRegistry(abc.ABC):
 
     def get_param_ref(self, param: Any) -> Hashable:
         """What stands for the parameter in dicts: the parameter itself."""
-        return param  # type: ignore[no-any-return]
+        return param
 
     @abc.abstractmethod
     def _check_registered_optimizer(self, optimizer: Any, params: Sequence[Any]) -> None:

@@ -8,14 +8,12 @@ from typing import Any
 
 def with_end(items: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
     """Pairs of item and whether it is the last one."""
-    for item in items:
-        break
-    else:
-        return
-    for following in items:
-        yield item, False
+    nothing = object()
+    item: Any = next(items, nothing)
+    while item is not nothing:
+        following = next(items, nothing)
+        yield item, following is nothing
         item = following
-    yield item, True
 
 
 def endless(source: Any, minibatch_size: int | None, kwargs: dict[str, Any]) -> Iterator[Any]:

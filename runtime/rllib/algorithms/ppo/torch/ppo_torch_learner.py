@@ -75,7 +75,7 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
         loss = -gain
 
         entropy_coeff = self.entropy_coeff(module_id, config)
-        entropy = None
+        entropy: Any = None
         if entropy_coeff != 0 or self.logs_losses:
             entropy = mean(current.entropy(), mask)
         if entropy_coeff != 0:

@@ -15,7 +15,8 @@ from ...._core.types import ALL_MODULES, Config, ModuleID
 from ....utils.metrics import NUM_NON_TRAINABLE_PARAMETERS, NUM_TRAINABLE_PARAMETERS
 from ...columns import Columns
 from ...rl_module.rl_module import RLModule
-from ..learner import Batch, Learner, ParamDict
+from ..learner import Batch, Learner
+from ..optimizers import ParamDict
 from ..training_data import row_count
 from .batches import Sequences, as_tensor, take, tensors
 from .gradients import average_over_learners, clip, global_norm
