@@ -90,6 +90,16 @@ class EnvRunnerGroup:
     # ------------------------------------------------------------ facts
 
     @property
+    def config(self) -> Config:
+        """The configuration of runners that are started from now on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        self._config = config
+        self._actors.use(config)
+
+    @property
     def local_env_runner(self) -> Any:
         """The local runner; None if there is none."""
         if self._local is None and self._has_local:
