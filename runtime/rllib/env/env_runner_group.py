@@ -602,7 +602,7 @@ def _default_class(config: Config) -> type:
 def _weights_of(source: Any, policies: Collection[str] | None, inference_only: bool) -> Any:
     """A learner group's weights by module, or a runner's."""
     if hasattr(source, "get_weights"):
-        return source.get_weights(policies=policies, inference_only=inference_only)
+        return source.get_weights(policies, inference_only=inference_only)
     return source.get_state(components=COMPONENT_RL_MODULE, inference_only=inference_only)[
         COMPONENT_RL_MODULE
     ]
