@@ -21,8 +21,7 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from figures import progress
 from rllib_curves_drawing import draw
@@ -35,7 +34,7 @@ Curve = list[tuple[int, float]]  # (env steps, mean return of the last episodes)
 def run(python: str, side: str, task: str, seed: int) -> Curve:
     """One training, in a process of its own."""
     command = [python, __file__, "--one", side, task, str(seed)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=3600)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=3600)
     if done.returncode:
         raise RuntimeError(f"{task} of {side} with seed {seed} failed: {done.stderr[-2000:]}")
     curve = [(int(steps), float(value)) for steps, value in json.loads(done.stdout.splitlines()[-1])]
