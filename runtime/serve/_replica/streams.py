@@ -37,10 +37,7 @@ class _Handover:
         """Iterates, on the calling thread, until there is no room: the thread is others' then. Whether that was all."""
         if self._iterator is None:
             self._iterator = iter(self._make())
-        for item in self._iterator:
-            if not self._put(self._convert(item)):
-                return False
-        return True
+        return all(self._put(self._convert(item)) for item in self._iterator)
 
     def end(self) -> None:
         """Closes a generator that nobody iterates any more."""

@@ -65,10 +65,10 @@ def test_an_error_comes_after_the_items_before_it() -> None:
 
     async def read() -> list[int]:
         threads = Threads(1)
-        found = []
+        stream = iterate(threads, fails, same)
+        found = [await stream.__anext__(), await stream.__anext__()]
         with pytest.raises(KeyError, match="three"):
-            async for item in iterate(threads, fails, same):
-                found.append(item)
+            await stream.__anext__()
         threads.close()
         return found
 
