@@ -275,7 +275,8 @@ def resolve_input(source: Any) -> str | list[str]:
             paths += [resolved] if isinstance(resolved, str) else resolved
         return paths
     raise ValueError(
-        f"Offline data needs `.offline_data(input_=...)` with a path, a glob expression or a list of paths, not {source!r}"
+        "Offline data needs `.offline_data(input_=...)` with a path, a glob expression or a list of paths, "
+        f"not {source!r}"
     )
 
 

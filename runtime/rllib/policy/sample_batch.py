@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -124,7 +125,7 @@ class SampleBatch(dict[str, Any]):
         """
         ids = self[key or Columns.EPS_ID]
         edges = [0, *(np.flatnonzero(ids[1:] != ids[:-1]) + 1).tolist(), self.count]
-        return [self.slice(start, end) for start, end in zip(edges[:-1], edges[1:], strict=True)]
+        return [self.slice(start, end) for start, end in itertools.pairwise(edges)]
 
     def timeslices(self, size: int | None = None, num_slices: int | None = None) -> list[SampleBatch]:
         """Consecutive parts of `size` rows, or `num_slices` parts of about equal size.
