@@ -1,0 +1,281 @@
+"""Reading and writing what an episode of several agents holds, in the environment's time or the agents' own."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from .._core.types import AgentID
+from .single_agent_episode import SingleAgentEpisode
+
+Indices = int | slice | Sequence[int] | None
+
+
+class AgentItems:
+    """The getters and setters of a `MultiAgentEpisode`."""
+
+    __slots__ = ()
+
+    id_: str
+    env_t_started: int
+    env_t: int
+    agent_episodes: dict[AgentID, SingleAgentEpisode]
+    _steps: dict[AgentID, list[int]]
+
+    def get_observations(
+        self,
+        indices: Indices = None,
+        agent_ids: Collection[AgentID] | AgentID | None = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: float | None = None,
+        one_hot_discrete: bool = False,
+        return_list: bool = False,
+    ) -> Any:
+        """Observations.
+
+        Args:
+            indices: one, a range or a list of time steps; None gives all of the chunk.
+            agent_ids: one or several agents; None gives all.
+            env_steps: whether time steps are the environment's, or each agent's own.
+            neg_index_as_lookback: whether negative time steps lie before the chunk. Otherwise they count from its end.
+            fill: the value of items outside of the chunk and its lookback.
+            one_hot_discrete: whether discrete parts of the space become one-hot vectors.
+            return_list: give a list of one dict per environment step.
+
+        Returns:
+            Agent id -> its item for one time step, else its list of items or tree of arrays. In environment time, only
+            agents that have an item there.
+        """
+        more = {"one_hot_discrete": one_hot_discrete}
+        return self._get(
+            "observations", indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, more
+        )
+
+    def get_infos(
+        self,
+        indices: Indices = None,
+        agent_ids: Collection[AgentID] | AgentID | None = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        return_list: bool = False,
+    ) -> Any:
+        """Info dicts; see `get_observations`."""
+        return self._get("infos", indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, {})
+
+    def get_actions(
+        self,
+        indices: Indices = None,
+        agent_ids: Collection[AgentID] | AgentID | None = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: float | None = None,
+        one_hot_discrete: bool = False,
+        return_list: bool = False,
+    ) -> Any:
+        """Actions of complete steps; see `get_observations`."""
+        more = {"one_hot_discrete": one_hot_discrete}
+        return self._get(
+            "actions", indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, more
+        )
+
+    def get_rewards(
+        self,
+        indices: Indices = None,
+        agent_ids: Collection[AgentID] | AgentID | None = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: float | None = None,
+        return_list: bool = False,
+    ) -> Any:
+        """Rewards of complete steps; see `get_observations`."""
+        return self._get(
+            "rewards", indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, {}
+        )
+
+    def get_extra_model_outputs(
+        self,
+        key: str | None = None,
+        indices: Indices = None,
+        agent_ids: Collection[AgentID] | AgentID | None = None,
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        return_list: bool = False,
+    ) -> Any:
+        """One of the modules' outputs, or dicts of all (`key` None); see `get_observations`."""
+        more = {"key": key}
+        what = "extra_model_outputs"
+        return self._get(what, indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, more)
+
+    def set_observations(
+        self,
+        *,
+        new_data: Mapping[AgentID, Any],
+        at_indices: Indices = None,
+        neg_index_as_lookback: bool = False,
+    ) -> None:
+        """Overwrites observations of agents; time steps are the agents' own.
+
+        Args:
+            new_data: agent id -> what `SingleAgentEpisode.set_observations` takes.
+
+        Raises:
+            KeyError: an agent is not in the episode.
+        """
+        self._set(
+            "observations", new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback
+        )
+
+    def set_actions(
+        self,
+        *,
+        new_data: Mapping[AgentID, Any],
+        at_indices: Indices = None,
+        neg_index_as_lookback: bool = False,
+    ) -> None:
+        """Overwrites actions; see `set_observations`."""
+        self._set("actions", new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+
+    def set_rewards(
+        self,
+        *,
+        new_data: Mapping[AgentID, Any],
+        at_indices: Indices = None,
+        neg_index_as_lookback: bool = False,
+    ) -> None:
+        """Overwrites rewards; see `set_observations`."""
+        self._set("rewards", new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+
+    def set_extra_model_outputs(
+        self,
+        *,
+        key: str,
+        new_data: Mapping[AgentID, Any],
+        at_indices: Indices = None,
+        neg_index_as_lookback: bool = False,
+    ) -> None:
+        """Overwrites an output, or adds a new one for all steps; see `set_observations`."""
+        where = {"at_indices": at_indices, "neg_index_as_lookback": neg_index_as_lookback}
+        self._set("extra_model_outputs", new_data, key=key, **where)
+
+    def _set(self, what: str, new_data: Mapping[AgentID, Any], **where: Any) -> None:
+        for agent_id, data in new_data.items():
+            if agent_id not in self.agent_episodes:
+                raise KeyError(
+                    f"Episode {self.id_} has no agent {agent_id!r}; it has {sorted(map(str, self.agent_ids))}"
+                )
+            getattr(self.agent_episodes[agent_id], f"set_{what}")(new_data=data, **where)
+
+    def _selected(self, agent_ids: Any) -> Iterator[tuple[AgentID, SingleAgentEpisode]]:
+        if agent_ids is None:
+            chosen: Any = self.agent_episodes
+        elif isinstance(agent_ids, list | tuple | set | frozenset):
+            chosen = agent_ids
+        else:
+            chosen = [agent_ids]
+        return ((a, self.agent_episodes[a]) for a in chosen if a in self.agent_episodes)
+
+    def _get(
+        self,
+        what: str,
+        indices: Indices,
+        agent_ids: Any,
+        env_steps: bool,
+        neg_index_as_lookback: bool,
+        fill: Any,
+        return_list: bool,
+        more: dict[str, Any],
+    ) -> Any:
+        if not env_steps:
+            if return_list:
+                raise ValueError(
+                    "return_list=True needs env_steps=True: agents' own time steps are not aligned"
+                )
+            more = {**more, "neg_index_as_lookback": neg_index_as_lookback, "fill": fill}
+            return {
+                a: getattr(e, f"get_{what}")(indices=indices, **more) for a, e in self._selected(agent_ids)
+            }
+        last = self.env_t if what in ("observations", "infos") else self.env_t - 1
+        times = self._times(indices, last, neg_index_as_lookback)
+        if return_list:
+            return [
+                self._at(what, t, agent_ids, fill, last, more)
+                for t in ([times] if isinstance(times, int) else times)
+            ]
+        if isinstance(times, int):
+            return self._at(what, times, agent_ids, fill, last, more)
+        result = {}
+        for agent_id, episode in self._selected(agent_ids):
+            items = [self._own_index(agent_id, episode, what, t) for t in times]
+            outside = [not self._first_time() <= t <= last for t in times]
+            wanted = [
+                self._beyond(episode) if index is None else index
+                for index, out in zip(items, outside, strict=True)
+                if index is not None or (out and fill is not None)
+            ]
+            if wanted:
+                get = getattr(episode, f"get_{what}")
+                result[agent_id] = get(indices=wanted, neg_index_as_lookback=True, fill=fill, **more)
+        return result
+
+    def _times(self, indices: Indices, last: int, neg_index_as_lookback: bool) -> int | list[int]:
+        """The environment steps of these indices."""
+        start = self.env_t_started
+
+        def at(index: int) -> int:
+            return start + index if index >= 0 or neg_index_as_lookback else last + 1 + index
+
+        if indices is None:
+            return [*range(start, last + 1)]
+        if isinstance(indices, int | np.integer):
+            return at(int(indices))
+        if not isinstance(indices, slice):
+            return [at(int(index)) for index in indices]
+        step = 1 if indices.step is None else indices.step
+        first, stop = (start, last + 1) if step > 0 else (last, start - 1)
+        first = first if indices.start is None else at(indices.start)
+        stop = stop if indices.stop is None else at(indices.stop)
+        return [*range(first, stop, step)]
+
+    def _first_time(self) -> int:
+        """The first environment step of the lookback."""
+        return min((steps[0] for steps in self._steps.values()), default=self.env_t_started)
+
+    @staticmethod
+    def _beyond(episode: SingleAgentEpisode) -> int:
+        """A time step of the agent that has no item."""
+        return len(episode) + 1
+
+    def _own_index(self, agent_id: AgentID, episode: SingleAgentEpisode, what: str, env_t: int) -> int | None:
+        """The agent's own time step, relative to its chunk, of its item at an environment step."""
+        steps = self._steps[agent_id]
+        position = bisect_left(steps, env_t)
+        if position == len(steps) or steps[position] != env_t:
+            return None
+        if what not in ("observations", "infos") and position == len(steps) - 1:
+            return None  # it has not acted, or its step is not complete
+        return position - episode.observations.lookback
+
+    def _at(
+        self, what: str, env_t: int, agent_ids: Any, fill: Any, last: int, more: dict[str, Any]
+    ) -> dict[AgentID, Any]:
+        result = {}
+        outside = not self._first_time() <= env_t <= last
+        for agent_id, episode in self._selected(agent_ids):
+            index = self._own_index(agent_id, episode, what, env_t)
+            if index is None and outside and fill is not None:
+                index = self._beyond(episode)
+            if index is not None:
+                get = getattr(episode, f"get_{what}")
+                result[agent_id] = get(indices=index, neg_index_as_lookback=True, fill=fill, **more)
+        return result
