@@ -7,7 +7,6 @@ from typing import Any
 from runtime.rllib._core.types import Config
 from runtime.rllib.env.env_runner import Collected
 from runtime.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
-from runtime.rllib.env.single_agent_episode import SingleAgentEpisode, to_rollout
 
 from .recorder import Recorder
 
@@ -20,3 +19,25 @@ class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
     def __init__(self, *, config: Config, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         self._recorder = Recorder(config, self._get_subdir_path(), self.worker_index)
+
+    def _get_subdir_path(self) -> str:
+        """The folder of this environment below `config.output`."""
+        env = self.config.env
+        name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
+        return name.lower().replace("/", "-").replace(":", "-")
+
+    def collect(self, **kwargs: Any) -> Collected:
+        """Steps through the environments and records the steps.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        collected = super().collect(**kwargs)
+        self._recorder.add(collected.rollouts)
+        self.metrics.log_value("recording_buffer_size", self._recorder.buffered_rows, window=1)
+        return collected
+
+    def stop(self) -> None:
+        """Closes the environments; with `output_write_remaining_data`, writes what is buffered."""
+        self._recorder.close()
+        super().stop()
