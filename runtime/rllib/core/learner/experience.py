@@ -7,17 +7,17 @@ from typing import Any
 
 from ..._core.rollout import Rollout, concatenate
 from ..._core.types import DEFAULT_MODULE_ID, ModuleID
+from ...env.multi_agent_episode import MultiAgentEpisode, completed
 from ...env.single_agent_episode import to_rollout
 
 
 def rollouts_of(episodes: Sequence[Any]) -> dict[ModuleID, Rollout]:
     """The rows of the episodes by module; those of a multi-agent episode belong to its agents' modules."""
-    by_module: dict[ModuleID, list[Any]] = {}
+    multi = [episode for episode in episodes if isinstance(episode, MultiAgentEpisode)]
+    by_module: dict[ModuleID, list[Any]] = completed(multi)
     for episode in episodes:
-        agents = getattr(episode, "agent_episodes", None)
-        for single in [episode] if agents is None else agents.values():
-            if len(single):
-                by_module.setdefault(single.module_id or DEFAULT_MODULE_ID, []).append(single)
+        if not isinstance(episode, MultiAgentEpisode) and len(episode):
+            by_module.setdefault(episode.module_id or DEFAULT_MODULE_ID, []).append(episode)
     return {module_id: to_rollout(each) for module_id, each in by_module.items()}
 
 
