@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from runtime.rllib._core.types import Config
-from runtime.rllib.env.env_runner import Collected
+from runtime.rllib._core.rollout import Rollout
+from runtime.rllib._core.types import DEFAULT_MODULE_ID, Config
 from runtime.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
 from .recorder import Recorder
@@ -14,7 +14,11 @@ __all__ = ["OfflineSingleAgentEnvRunner"]
 
 
 class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
-    """Samples as `SingleAgentEnvRunner` does and writes all steps below `config.output`; see `Recorder`."""
+    """Samples as `SingleAgentEnvRunner` does and writes all steps below `config.output`; see `Recorder`.
+
+    Raises:
+        OSError: a file cannot be written.
+    """
 
     def __init__(self, *, config: Config, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
@@ -26,16 +30,12 @@ class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
         name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
         return name.lower().replace("/", "-").replace(":", "-")
 
-    def collect(self, **kwargs: Any) -> Collected:
-        """Steps through the environments and records the steps.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
-        collected = super().collect(**kwargs)
-        self._recorder.add(collected.rollouts)
+    def _steps(self, *args: Any, **kwargs: Any) -> Rollout | None:
+        rollout = super()._steps(*args, **kwargs)
+        if rollout is not None:
+            self._recorder.add({DEFAULT_MODULE_ID: rollout})
         self.metrics.log_value("recording_buffer_size", self._recorder.buffered_rows, window=1)
-        return collected
+        return rollout
 
     def stop(self) -> None:
         """Closes the environments; with `output_write_remaining_data`, writes what is buffered."""

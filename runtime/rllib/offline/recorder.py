@@ -37,7 +37,9 @@ class Recorder:
         self._pending: list[pa.Table] = []
         self._writes = 0
         if config.output_write_episodes and config.is_multi_agent:
-            raise ValueError("Experience of several agents is recorded as columns: set `output_write_episodes=False`")
+            raise ValueError(
+                "Experience of several agents is recorded as columns: set `output_write_episodes=False`"
+            )
 
     @property
     def buffered_rows(self) -> int:

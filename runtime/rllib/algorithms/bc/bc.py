@@ -32,7 +32,9 @@ class BCConfig(MARWILConfig):
     def validate(self) -> None:
         super().validate()
         if self.beta != 0.0:
-            raise ValueError(f"BC has `beta=0.0`, not {self.beta}: use MARWIL to weigh actions by their advantages")
+            raise ValueError(
+                f"BC has `beta=0.0`, not {self.beta}: use MARWIL to weigh actions by their advantages"
+            )
 
 
 class BC(MARWIL):

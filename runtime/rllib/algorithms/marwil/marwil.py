@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, Self
 
 from runtime.rllib.algorithms.algorithm import Algorithm
-from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig, NotProvided
+from runtime.rllib.algorithms._config.settings import NotProvided, setter
+from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig
 from runtime.rllib.core.columns import Columns
 from runtime.rllib.offline.training import offline_training_step
 
@@ -24,6 +25,7 @@ class MARWILConfig(AlgorithmConfig):
 
     offline_columns = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)  # that the data must have
     trains_on_segments = True  # of episodes, not on single rows
+    updates_batch_by_batch = False  # one update call takes several train batches
 
     def __init__(self, algo_class: Any = None) -> None:
         super().__init__(algo_class=algo_class or MARWIL)
@@ -42,6 +44,7 @@ class MARWILConfig(AlgorithmConfig):
         self.materialize_data = True
         self.materialize_mapped_data = False
 
+    @setter
     def training(
         self,
         *,
@@ -64,10 +67,10 @@ class MARWILConfig(AlgorithmConfig):
             vf_coeff: weight of the value function's loss.
             grad_clip: the most that the gradients' norm may be; None does not clip.
             burnin_len: steps at the beginning of each sequence of a recurrent module that give no loss.
-            **kwargs: see `AlgorithmConfig.training`.
+            kwargs: see `AlgorithmConfig.training`.
         """
         super().training(grad_clip=grad_clip, **kwargs)
-        self._set_given(
+        return self.apply(
             beta=beta,
             bc_logstd_coeff=bc_logstd_coeff,
             moving_average_sqd_adv_norm_update_rate=moving_average_sqd_adv_norm_update_rate,
@@ -75,7 +78,6 @@ class MARWILConfig(AlgorithmConfig):
             vf_coeff=vf_coeff,
             burnin_len=burnin_len,
         )
-        return self
 
     def get_default_rl_module_spec(self) -> Any:
         from runtime.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
@@ -97,6 +99,10 @@ class MARWILConfig(AlgorithmConfig):
                 "MARWIL computes value targets from the data: `postprocess_inputs` cannot be False. With "
                 "`beta=0.0`, or with BC, no targets are needed"
             )
+
+    @property
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        return super()._model_config_auto_includes | {"vf_share_layers": False}
 
 
 class MARWIL(Algorithm):

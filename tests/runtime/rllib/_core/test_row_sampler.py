@@ -13,8 +13,14 @@ def make(lengths, seed=0):
     count = len(lengths)
     ends = rng.integers(0, 3, count)
     return Rollout(
-        {"obs": np.arange(rows, dtype=np.float32)[:, None], "actions": np.arange(rows), "rewards": np.ones(rows)},
-        Segments(np.array(lengths), ends == 1, ends == 2, [str(i) for i in range(count)], np.zeros(count, np.int64)),
+        {
+            "obs": np.arange(rows, dtype=np.float32)[:, None],
+            "actions": np.arange(rows),
+            "rewards": np.ones(rows),
+        },
+        Segments(
+            np.array(lengths), ends == 1, ends == 2, [str(i) for i in range(count)], np.zeros(count, np.int64)
+        ),
         -1.0 - np.arange(count, dtype=np.float32)[:, None],
     )
 

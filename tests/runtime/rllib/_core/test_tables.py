@@ -89,7 +89,9 @@ def test_the_schema_maps_foreign_names_and_other_numeric_columns_are_outputs():
     data = table([2, 2])
     foreign = {"o": data["obs"], "a": data["actions"], "r": data["rewards"], "done": data["terminateds"]}
     schema = {"obs": "o", "actions": "a", "rewards": "r", "terminateds": "done"}
-    rollout = rollout_from_table({**foreign, "action_logp": np.full(4, -0.5), "note": np.array(["x"] * 4)}, schema=schema)
+    rollout = rollout_from_table(
+        {**foreign, "action_logp": np.full(4, -0.5), "note": np.array(["x"] * 4)}, schema=schema
+    )
     assert rollout.segments.lengths.tolist() == [2, 2]
     assert sorted(rollout.columns) == ["action_logp", "actions", "obs", "rewards"]
 

@@ -37,7 +37,9 @@ def test_a_rollout_survives():
 def test_nested_observations_survive():
     flat = rollout()
     tree = {"x": flat.columns["obs"], "y": [flat.columns["obs"] + 1]}
-    nested = Rollout({**flat.columns, "obs": tree}, flat.segments, {"x": flat.final_obs, "y": [flat.final_obs]})
+    nested = Rollout(
+        {**flat.columns, "obs": tree}, flat.segments, {"x": flat.final_obs, "y": [flat.final_obs]}
+    )
     back = decode_episodes(encode_segments(nested))
     np.testing.assert_array_equal(back.columns["obs"]["y"][0], tree["y"][0])
 
@@ -57,7 +59,9 @@ def test_steps_that_are_listed_and_a_lookback_are_read():
     state["rewards"] = listed([9.0, 0.5, 1.5])
     state["extra_model_outputs"] = None
     back = decode_episodes([msgspec.msgpack.encode(state)])
-    assert back.columns["obs"].tolist() == [[0.0, 0.0], [1.0, 1.0]] and back.final_obs.tolist() == [[2.0, 2.0]]
+    assert back.columns["obs"].tolist() == [[0.0, 0.0], [1.0, 1.0]] and back.final_obs.tolist() == [
+        [2.0, 2.0]
+    ]
     assert back.columns["actions"].tolist() == [0, 1]
     assert back.columns["rewards"].tolist() == [0.5, 1.5]
 

@@ -10,13 +10,8 @@ def advantage_weights(advantages: torch.Tensor, beta: float, mean_square: torch.
     return torch.exp(beta * advantages.detach() / (1e-8 + mean_square.sqrt()))
 
 
-def moved_mean_square(mean_square: torch.Tensor, advantages_squared_mean: torch.Tensor, rate: float) -> torch.Tensor:
+def moved_mean_square(
+    mean_square: torch.Tensor, advantages_squared_mean: torch.Tensor, rate: float
+) -> torch.Tensor:
     """The moving average after one batch; a scalar without gradients."""
     return mean_square + rate * (advantages_squared_mean.detach() - mean_square)
-
-
-def masked_mean(values: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-    """The mean of the values where the mask (of their shape) is True, or of all."""
-    if mask is None:
-        return values.mean()
-    return (values * mask).sum() / mask.sum().clamp(min=1)
