@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from runtime.rllib.algorithms.algorithm import Algorithm
 from runtime.rllib.algorithms._config.settings import NotProvided, setter
+from runtime.rllib.algorithms.algorithm import Algorithm
 from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig
 from runtime.rllib.core.columns import Columns
 from runtime.rllib.offline.training import offline_training_step

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from runtime.rllib._core import gae
+from runtime.rllib._core import gae, trees
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.types import Config, ModuleID
 from runtime.rllib.algorithms.marwil.marwil_learner import (
@@ -50,6 +50,8 @@ class MARWILTorchLearner(TorchLearner):
         if config.beta == 0.0:
             batch = super().batch_from_rollout(module_id, rollout)
         elif module.is_stateful():
+            if rollout.state_in is None:
+                rollout.state_in = _initial_states(module, len(rollout.segments))
             sequences = Sequences(rollout, int(module.model_config["max_seq_len"]))
             values, final_values, state_in = sequence_values(module, rollout, sequences, self._device)
             targets = _value_targets(config, rollout, values, final_values)
@@ -143,3 +145,9 @@ def _value_targets(
         rewards, values, final_values, rollout.segments, gamma=config.gamma, lambda_=config.lambda_
     )
     return targets
+
+
+def _initial_states(module: Any, count: int) -> Any:
+    """Tree of arrays [count, ...]: recorded data has no states of this module."""
+    initial = trees.tree_map(np.asarray, module.get_initial_state())
+    return trees.tree_map(lambda leaf: np.repeat(leaf[None], count, axis=0), initial)
