@@ -30,7 +30,7 @@ class Drawn:
     """A batch drawn from a ring.
 
     columns: arrays [B, ...], or [B, T, ...] of sequences.
-    rows: int64 [B] or [B, T], the numbers of the slots, for `ReplayRing.set_priorities`.
+    rows: int64 [B] or [B, T], the numbers of the slots, for `ReplayRing.set_priorities`; -1 where padded.
     """
 
     columns: dict[str, Tree]
@@ -265,7 +265,7 @@ class ReplayRing:
             )
         if self._tree is not None:
             columns["weights"] = np.repeat(self._importance(drawn % self.slots, beta)[:, None], length, 1)
-        return Drawn(columns, numbers)
+        return Drawn(columns, np.where(mask, numbers, -1))
 
     def _draw_rows(self, count: int) -> np.ndarray:
         """Numbers of `count` rows."""
@@ -300,9 +300,8 @@ class ReplayRing:
             if not goes_on.any():
                 break
             last = np.where(goes_on, following, last)
-            rewards = rewards + np.where(goes_on, gamma**k * self.columns["rewards"].take(last), 0).astype(
-                rewards.dtype
-            )
+            more = np.where(goes_on, gamma**k * self.columns["rewards"].take(last), 0)
+            rewards = rewards + more.astype(rewards.dtype)
             steps += goes_on
         return rewards, steps, last
 
@@ -323,7 +322,7 @@ class ReplayRing:
         if self._tree is None:
             return
         rows, priorities = rows.reshape(-1), np.asarray(priorities, np.float64).reshape(-1)
-        there = rows >= self._head - self.slots
+        there = rows >= max(self._head - self.slots, 0)
         if not there.all():
             rows, priorities = rows[there], priorities[there]
         if len(rows):

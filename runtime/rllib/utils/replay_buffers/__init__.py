@@ -1,4 +1,4 @@
-"""Replay buffers under RLlib's names, over the rings of `runtime.rllib._core.replay`. Names are imported on first use."""
+"""Replay buffers under RLlib's names, over the rings of `runtime.rllib._core.replay`; imported on first use."""
 
 from __future__ import annotations
 

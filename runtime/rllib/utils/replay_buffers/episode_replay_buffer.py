@@ -214,7 +214,7 @@ class EpisodeReplayBuffer(ReplayBufferInterface):
         return [self._rings[module_id]] if module_id in self._rings else []
 
     def get_metrics(self) -> dict[str, Any]:
-        """Numbers of time steps and episodes since the last call, and over all time, in `MetricsLogger`'s reduced form."""
+        """Numbers of time steps and episodes since the last call and over all time, as `MetricsLogger.reduce` gives."""
         totals = {
             (NUM_ENV_STEPS_ADDED, NUM_ENV_STEPS_ADDED_LIFETIME): self.get_added_timesteps(),
             (NUM_ENV_STEPS_SAMPLED, NUM_ENV_STEPS_SAMPLED_LIFETIME): self.get_sampled_timesteps(),

@@ -40,6 +40,10 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         priority = self._max_priority if weight is None else weight
         self._tree.set(np.array([index]), np.array([priority**self._alpha]))
 
+    def _dropped(self, index: int) -> None:
+        moved = np.arange(index, len(self._storage) + 1)
+        self._tree.set(moved, np.append(self._tree.get(moved[1:]), 0.0))
+
     def sample(self, num_items: int | None = None, beta: float = 0.0, **kwargs: Any) -> Any:
         """A batch with "weights" and "batch_indexes", an item's index for `update_priorities`, in each row.
 
@@ -49,9 +53,6 @@ class PrioritizedReplayBuffer(ReplayBuffer):
         """
         if not self._storage:
             raise ValueError("Trying to sample from an empty buffer: add batches first")
-        if len(self._storage) < self._tree.capacity:  # items that were popped
-            stale = np.arange(len(self._storage), self._tree.capacity)
-            self._tree.set(stale, np.zeros(len(stale)))
         indexes = self._tree.draw(num_items or 1, self._rng)
         weights = ((self._tree.get(indexes) / self._tree.smallest) ** -beta).astype(np.float32)
         return self._batch_of(indexes, weights=weights, batch_indexes=indexes)

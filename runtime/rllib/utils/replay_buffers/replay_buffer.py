@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -82,9 +83,13 @@ class ReplayBuffer(ReplayBufferInterface):
         self._next_idx += 1
         while self._timesteps > self.capacity and self._next_idx < len(self._storage):
             self._timesteps -= _rows(self._storage.pop(self._next_idx))
+            self._dropped(self._next_idx)
 
     def _stored(self, index: int, **kwargs: Any) -> None:
         """Called after an item was stored at this index."""
+
+    def _dropped(self, index: int) -> None:
+        """Called after the item at this index was dropped and the later ones moved up."""
 
     def sample(self, num_items: int | None = None, **kwargs: Any) -> Any:
         """The columns of `num_items` items, joined, as a batch of the type that was added.
@@ -154,7 +159,7 @@ def _split(columns: _Item, unit: StorageUnit) -> Iterator[_Item]:
         changes = np.flatnonzero(np.diff(columns["eps_id"])) + 1
         bounds = np.concatenate([[0], changes, [_rows(columns)]])
     rows = {name: column for name, column in columns.items() if name != "seq_lens"}
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in itertools.pairwise(bounds):
         item = {name: column[start:end] for name, column in rows.items()}
         if unit is StorageUnit.SEQUENCES:
             item["seq_lens"] = np.array([end - start])

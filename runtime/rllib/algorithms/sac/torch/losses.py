@@ -6,7 +6,7 @@ import torch
 
 
 def soft_value(q_values: torch.Tensor, logp: torch.Tensor, alpha: torch.Tensor | float) -> torch.Tensor:
-    """[B] values of observations: of the sampled actions, Q values [B] less the entropy cost alpha * log-probability."""
+    """[B] values of observations: the sampled actions' Q values [B] less alpha times their log-probabilities."""
     return q_values - alpha * logp
 
 

@@ -22,8 +22,8 @@ def truncated_quantiles(quantiles: torch.Tensor, drop_per_critic: int) -> torch.
 def quantile_huber_loss(quantiles: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """[B] losses of quantile regression with the Huber loss (delta 1).
 
-    For each pair of a critic's quantile at level tau = (i + 0.5) / N and a target, |tau - (target < quantile)| times the
-    Huber loss of their difference; the mean over targets and quantiles, the sum over critics.
+    For each pair of a critic's quantile at level tau = (i + 0.5) / N and a target, |tau - (target < quantile)| times
+    the Huber loss of their difference; the mean over targets and quantiles, the sum over critics.
 
     Args:
         quantiles: [B, C, N].

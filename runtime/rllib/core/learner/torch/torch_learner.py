@@ -56,15 +56,17 @@ class TorchLearner(Learner):
 
     def _make_module(self) -> Any:
         module = super()._make_module()
-        for _, each in module.items():
+        for each in (module, *module.values()):
             self._placed(each)
-        if isinstance(module, torch.nn.Module):
-            module.to(self._device)
         return module
 
     def _placed(self, module: RLModule) -> RLModule:
+        """The module on this learner's device, with the first learner's weights."""
         if isinstance(module, torch.nn.Module):
             module.to(self._device)
+            if self.distributed and torch.distributed.is_initialized():
+                for tensor in (*module.parameters(), *module.buffers()):
+                    torch.distributed.broadcast(tensor.detach(), src=0)
         return module
 
     def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
