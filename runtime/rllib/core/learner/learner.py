@@ -15,7 +15,6 @@ import numpy as np
 
 from ..._core.rollout import Rollout
 from ..._core.types import ALL_MODULES, DEFAULT_MODULE_ID, Config, ModuleID
-from ...connectors.learner.learner_connector_pipeline import LearnerConnectorPipeline
 from ...utils.checkpoints import Checkpointable
 from ...utils.metrics import (
     DATASET_NUM_ITERS_TRAINED,
@@ -84,7 +83,7 @@ class Learner(Checkpointable, abc.ABC):
         self._learner_index = 0
         self._placement_group: Any = None
         self._weights_seq_no = 0
-        self._learner_connector: LearnerConnectorPipeline | None = None
+        self._learner_connector: Any = None
         self._rng = np.random.default_rng(self.config.seed)
         # Names of optimizers begin with the module's id.
         self._named_optimizers: dict[str, Any] = {}
@@ -316,7 +315,6 @@ class Learner(Checkpointable, abc.ABC):
     def _through_connector(
         self, episodes: list[Any] | None, rollouts: Mapping[ModuleID, Rollout] | None
     ) -> dict[ModuleID, dict[str, Any]]:
-        assert self._learner_connector is not None
         if episodes is None:
             from ...env.single_agent_episode import SingleAgentEpisode
 
