@@ -31,7 +31,11 @@ def deprecation_warning(
 
 
 def Deprecated(
-    old: str | None = None, *, new: str | None = None, help: str | None = None, error: bool | type[Exception] = False
+    old: str | None = None,
+    *,
+    new: str | None = None,
+    help: str | None = None,
+    error: bool | type[Exception] = False,
 ) -> Callable[[Any], Any]:
     """Decorates a deprecated class or function: making or calling it warns, or raises with `error`."""
 

@@ -16,7 +16,9 @@ RLModuleSpecType = Any  # RLModuleSpec or MultiRLModuleSpec
 AlgorithmConfigDict = dict[str, Any]
 PartialAlgorithmConfigDict = dict[str, Any]
 ModelConfigDict = dict[str, Any]
-ConvFilterSpec = Sequence[Sequence[Any]]  # [channels, kernel, stride] or [channels, kernel, stride, padding] each
+ConvFilterSpec = Sequence[
+    Sequence[Any]
+]  # [channels, kernel, stride] or [channels, kernel, stride, padding] each
 
 EnvConfigDict = dict[str, Any]
 EnvID = int | str

@@ -51,7 +51,7 @@ class Distribution(abc.ABC):
         """
         parent: Any = cls
 
-        class DistributionPartial(parent):  # type: ignore[misc]
+        class DistributionPartial(parent):
             """A distribution with bound arguments."""
 
             @staticmethod

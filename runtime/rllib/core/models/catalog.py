@@ -11,6 +11,7 @@ import numpy as np
 
 from ..._core import trees
 from ...utils.error import UnsupportedSpaceException
+from ...utils.spaces.space_utils import get_base_struct_from_space
 from ..distribution.distribution import Distribution
 from .configs import CNNEncoderConfig, MLPEncoderConfig, MLPHeadConfig, ModelConfig, RecurrentEncoderConfig
 
@@ -124,7 +125,9 @@ class Catalog:
         )
 
     @classmethod
-    def _get_dist_cls_from_action_space(cls, action_space: Any, *, framework: str | None = None) -> type[Distribution]:
+    def _get_dist_cls_from_action_space(
+        cls, action_space: Any, *, framework: str | None = None
+    ) -> type[Distribution]:
         """The class of distributions over an action space's actions.
 
         Raises:
@@ -148,8 +151,10 @@ class Catalog:
                 )
             return dists.TorchDiagGaussian
         if isinstance(action_space, gym.spaces.Dict | gym.spaces.Tuple):
-            spaces = space_tree(action_space)
-            children = trees.tree_map(lambda s: cls._get_dist_cls_from_action_space(s, framework=framework), spaces)
+            spaces = get_base_struct_from_space(action_space)
+            children = trees.tree_map(
+                lambda s: cls._get_dist_cls_from_action_space(s, framework=framework), spaces
+            )
             lens = trees.tree_map(lambda child, s: child.required_input_dim(s), children, spaces)
             return dists.TorchMultiDistribution.get_partial_dist_cls(
                 child_distribution_cls_struct=children, input_lens=lens
@@ -170,23 +175,18 @@ def default_filters(shape: Sequence[int]) -> Sequence[Sequence[Any]]:
     if height != width or height not in _DEFAULT_FILTERS:
         sizes = ", ".join(f"[{size}, {size}, K]" for size in _DEFAULT_FILTERS)
         raise ValueError(
-            f"There are no default convolutions for images of shape {list(shape)}, only for {sizes}. Set `conv_filters` "
-            "in model_config, for example [[16, 4, 2], [32, 4, 2], [64, 4, 2]], or scale the images"
+            f"There are no default convolutions for images of shape {list(shape)}, only for {sizes}. Set "
+            "`conv_filters` in model_config, for example [[16, 4, 2], [32, 4, 2], [64, 4, 2]], or scale the images"
         )
     return _DEFAULT_FILTERS[height]
 
 
-def space_tree(space: Any) -> Any:
-    """A tree (dicts and tuples) of the basic spaces in a nested space."""
-    if isinstance(space, gym.spaces.Dict):
-        return {key: space_tree(child) for key, child in space.spaces.items()}
-    if isinstance(space, gym.spaces.Tuple):
-        return tuple(space_tree(child) for child in space.spaces)
-    return space
-
-
 def head_config(
-    settings: dict[str, Any], input_dims: Sequence[int], output_dim: int, cls: type[Any] = MLPHeadConfig, **more: Any
+    settings: dict[str, Any],
+    input_dims: Sequence[int],
+    output_dim: int,
+    cls: type[Any] = MLPHeadConfig,
+    **more: Any,
 ) -> Any:
     """The configuration of a head, by the `head_fcnet_...` settings."""
     return cls(

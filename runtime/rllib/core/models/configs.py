@@ -68,7 +68,9 @@ class MLPConfig(ModelConfig):
 
     def _validate(self) -> None:
         if len(self.input_dims) != 1:
-            raise ValueError(f"Fully connected layers take inputs of one dimension, not of shape {self.input_dims}")
+            raise ValueError(
+                f"Fully connected layers take inputs of one dimension, not of shape {self.input_dims}"
+            )
         if self.output_layer_dim is None and not self.hidden_layer_dims:
             raise ValueError("A network needs hidden_layer_dims or output_layer_dim")
 
@@ -97,7 +99,9 @@ class FreeLogStdMLPHeadConfig(MLPConfig):
         _check_framework(framework)
         self._validate()
         if self.output_dims[0] % 2:
-            raise ValueError(f"Means and standard deviations need an even output_layer_dim, not {self.output_dims[0]}")
+            raise ValueError(
+                f"Means and standard deviations need an even output_layer_dim, not {self.output_dims[0]}"
+            )
         from .torch.heads import TorchFreeLogStdMLPHead
 
         return TorchFreeLogStdMLPHead(self)
@@ -141,9 +145,13 @@ class CNNEncoderConfig(ModelConfig):
     def build(self, framework: str = "torch") -> Any:
         _check_framework(framework)
         if len(self.input_dims) != 3:
-            raise ValueError(f"Convolutions take images [height, width, channels], not of shape {self.input_dims}")
+            raise ValueError(
+                f"Convolutions take images [height, width, channels], not of shape {self.input_dims}"
+            )
         if min(self.output_dims) < 1:
-            raise ValueError(f"The convolutions {self.cnn_filter_specifiers} leave nothing of {self.input_dims}")
+            raise ValueError(
+                f"The convolutions {self.cnn_filter_specifiers} leave nothing of {self.input_dims}"
+            )
         from .torch.encoder import TorchCNNEncoder
 
         return TorchCNNEncoder(self)
@@ -158,7 +166,11 @@ class CNNTransposeHeadConfig(ModelConfig):
     initial_dense_weights_initializer_config: dict[str, Any] | None = None
     initial_dense_bias_initializer: Initializer = None
     initial_dense_bias_initializer_config: dict[str, Any] | None = None
-    cnn_transpose_filter_specifiers: Sequence[FilterSpecifier] = ((48, (4, 4), 2), (24, (4, 4), 2), (3, (4, 4), 2))
+    cnn_transpose_filter_specifiers: Sequence[FilterSpecifier] = (
+        (48, (4, 4), 2),
+        (24, (4, 4), 2),
+        (3, (4, 4), 2),
+    )
     cnn_transpose_use_bias: bool = True
     cnn_transpose_activation: str = "relu"
     cnn_transpose_use_layernorm: bool = False
@@ -208,7 +220,9 @@ class RecurrentEncoderConfig(ModelConfig):
         from .torch.encoder import TorchGRUEncoder, TorchLSTMEncoder
 
         if self.recurrent_layer_type not in ("lstm", "gru"):
-            raise ValueError(f"recurrent_layer_type must be 'lstm' or 'gru', not {self.recurrent_layer_type!r}")
+            raise ValueError(
+                f"recurrent_layer_type must be 'lstm' or 'gru', not {self.recurrent_layer_type!r}"
+            )
         return (TorchLSTMEncoder if self.recurrent_layer_type == "lstm" else TorchGRUEncoder)(self)
 
 

@@ -223,7 +223,9 @@ class RLModuleSpec:
             raise ValueError("RLModuleSpec.module_class is not set")
         for name in ("observation_space", "action_space"):
             if getattr(self, name) is None:
-                raise ValueError(f"RLModuleSpec.{name} is not set; {self.module_class.__name__} cannot be built")
+                raise ValueError(
+                    f"RLModuleSpec.{name} is not set; {self.module_class.__name__} cannot be built"
+                )
         return self.module_class(
             observation_space=self.observation_space,
             action_space=self.action_space,

@@ -15,7 +15,10 @@ from ..distribution import Distribution
 
 Tensor = Any  # torch.Tensor; torch's annotations are not followed
 
-LOG_STD_MIN, LOG_STD_MAX = -5.0, 2.0  # of a squashed Gaussian; beyond them tanh saturates or the scale vanishes
+LOG_STD_MIN, LOG_STD_MAX = (
+    -5.0,
+    2.0,
+)  # of a squashed Gaussian; beyond them tanh saturates or the scale vanishes
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _UNSQUASH_MARGIN = 1e-6  # atanh of a float32 closer to 1 than this is infinite
 
@@ -79,7 +82,9 @@ class TorchCategorical(TorchDistribution):
     def rsample(self, *, sample_shape: tuple[int, ...] | None = None, **_: Any) -> Tensor:
         """One-hot vectors [*sample_shape, *batch, n] with the straight-through gradient of the probabilities."""
         probs = self._probabilities()
-        drawn = torch.nn.functional.one_hot(self.sample(sample_shape=sample_shape), probs.shape[-1]).to(probs.dtype)
+        drawn = torch.nn.functional.one_hot(self.sample(sample_shape=sample_shape), probs.shape[-1]).to(
+            probs.dtype
+        )
         return drawn + probs - probs.detach()
 
     def logp(self, value: Tensor, **_: Any) -> Tensor:
@@ -204,7 +209,9 @@ class TorchSquashedGaussian(TorchDistribution):
         return self._squashed_logp(self._unsquash(value))
 
     def entropy(self, **_: Any) -> Tensor:
-        raise ValueError("A squashed Gaussian has no closed-form entropy. Estimate it as the mean of -logp of samples")
+        raise ValueError(
+            "A squashed Gaussian has no closed-form entropy. Estimate it as the mean of -logp of samples"
+        )
 
     def kl(self, other: Distribution, **_: Any) -> Tensor:
         raise ValueError("The divergence of squashed Gaussians is not defined here. Estimate it from samples")
@@ -214,7 +221,9 @@ class TorchSquashedGaussian(TorchDistribution):
         return 2 * _size(space)
 
     @classmethod
-    def from_logits(cls, logits: Tensor, low: float = -1.0, high: float = 1.0, **_: Any) -> TorchSquashedGaussian:
+    def from_logits(
+        cls, logits: Tensor, low: float = -1.0, high: float = 1.0, **_: Any
+    ) -> TorchSquashedGaussian:
         """The first half of the outputs are means, the second half logarithms of standard deviations, clipped."""
         loc, log_std = logits.chunk(2, -1)
         return cls(loc, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX).exp(), low=low, high=high)
@@ -287,7 +296,7 @@ class TorchMultiCategorical(TorchDistribution):
         return int(np.sum(space.nvec))
 
     @classmethod
-    def from_logits(
+    def from_logits(  # type: ignore[override]
         cls, logits: Tensor, input_lens: Sequence[int], temperatures: Sequence[float] | None = None, **_: Any
     ) -> TorchMultiCategorical:
         """Divides the outputs among the categoricals.
@@ -342,7 +351,7 @@ class TorchMultiDistribution(TorchDistribution):
         return int(sum(trees.leaves(input_lens)))
 
     @classmethod
-    def from_logits(
+    def from_logits(  # type: ignore[override]
         cls, logits: Tensor, child_distribution_cls_struct: Any, input_lens: Any, **_: Any
     ) -> TorchMultiDistribution:
         """Divides the outputs among the tree's distributions.
@@ -353,7 +362,9 @@ class TorchMultiDistribution(TorchDistribution):
             input_lens: number of outputs for each, as a tree of the same structure or in the order of its leaves.
         """
         parts = iter(logits.split([int(n) for n in trees.leaves(input_lens)], -1))
-        return cls(trees.tree_map(lambda child: child.from_logits(next(parts)), child_distribution_cls_struct))
+        return cls(
+            trees.tree_map(lambda child: child.from_logits(next(parts)), child_distribution_cls_struct)
+        )
 
     def to_deterministic(self) -> TorchMultiDistribution:
         return TorchMultiDistribution(trees.tree_map(lambda part: part.to_deterministic(), self._tree))

@@ -68,10 +68,18 @@ class _RecurrentEncoder(TorchModel, Encoder):
         dims = config.input_dims if config.tokenizer_config is None else config.tokenizer_config.output_dims
         if len(dims) != 1:
             raise ValueError(f"A recurrent net takes inputs of one dimension, not of shape {tuple(dims)}")
-        net = layer(dims[0], config.hidden_dim, config.num_layers, batch_first=config.batch_major, bias=config.use_bias)
+        net = layer(
+            dims[0],
+            config.hidden_dim,
+            config.num_layers,
+            batch_first=config.batch_major,
+            bias=config.use_bias,
+        )
         for name, parameter in net.named_parameters():
             if name.startswith("weight"):
-                initialise(parameter, config.hidden_weights_initializer, config.hidden_weights_initializer_config)
+                initialise(
+                    parameter, config.hidden_weights_initializer, config.hidden_weights_initializer_config
+                )
             else:
                 initialise(parameter, config.hidden_bias_initializer, config.hidden_bias_initializer_config)
         self._add_net(net)
@@ -164,13 +172,19 @@ class TorchStatefulActorCriticEncoder(TorchActorCriticEncoder):
     def get_initial_state(self) -> dict[str, Any]:
         if self.config.shared:
             return self.encoder.get_initial_state()
-        return {ACTOR: self.actor_encoder.get_initial_state(), CRITIC: self.critic_encoder.get_initial_state()}
+        return {
+            ACTOR: self.actor_encoder.get_initial_state(),
+            CRITIC: self.critic_encoder.get_initial_state(),
+        }
 
     def _forward(self, inputs: dict[str, Any], *, inference_only: bool = False, **_: Any) -> dict[str, Any]:
         if self.config.shared:
             result = self.encoder(inputs)
             features = result[ENCODER_OUT]
-            return {ENCODER_OUT: {ACTOR: features, CRITIC: features}, Columns.STATE_OUT: result[Columns.STATE_OUT]}
+            return {
+                ENCODER_OUT: {ACTOR: features, CRITIC: features},
+                Columns.STATE_OUT: result[Columns.STATE_OUT],
+            }
         states = inputs.get(Columns.STATE_IN) or {}
         nets = {ACTOR: self.actor_encoder, CRITIC: self.critic_encoder}
         results = {name: net({**inputs, Columns.STATE_IN: states.get(name)}) for name, net in nets.items()}

@@ -37,7 +37,9 @@ def make_activation(name: str | Callable[[], Any] | None) -> Any:
         return name()
     found = _ACTIVATIONS.get(name.lower()) or getattr(nn, name, None)
     if found is None:
-        raise ValueError(f"Unknown activation {name!r}. Use 'linear', a name of torch.nn or {sorted(_ACTIVATIONS)}")
+        raise ValueError(
+            f"Unknown activation {name!r}. Use 'linear', a name of torch.nn or {sorted(_ACTIVATIONS)}"
+        )
     return found()
 
 
@@ -86,9 +88,11 @@ class TorchMLP(nn.Module):
         """Layers of `hidden_layer_dims`, and one of `output_dim` unless that is None."""
         super().__init__()
         layers: list[Any] = []
+        width = input_dim
 
         def add(size: int, use_bias: bool, norm: bool, activation: Any, initializers: Sequence[Any]) -> None:
-            layer = nn.Linear(self._width, size, bias=use_bias)
+            nonlocal width
+            layer = nn.Linear(width, size, bias=use_bias)
             initialise(layer.weight, initializers[0], initializers[1])
             initialise(layer.bias, initializers[2], initializers[3])
             layers.append(layer)
@@ -96,9 +100,8 @@ class TorchMLP(nn.Module):
                 layers.append(nn.LayerNorm(size, eps=_EPSILON))
             if (module := make_activation(activation)) is not None:
                 layers.append(module)
-            self._width = size
+            width = size
 
-        self._width = input_dim
         for size in hidden_layer_dims:
             add(
                 size,
@@ -125,7 +128,7 @@ class TorchMLP(nn.Module):
                     output_bias_initializer_config,
                 ),
             )
-        self.output_dim = self._width
+        self.output_dim = width
         self.mlp = nn.Sequential(*layers)
 
     def forward(self, x: Any) -> Any:
@@ -214,7 +217,9 @@ class TorchCNNTranspose(nn.Module):
             channels, kernel, stride, _ = parse_filter(specifier)
             excess = [k - s for k, s in zip(kernel, stride, strict=True)]
             if min(excess) < 0:
-                raise ValueError(f"The kernel of a transposed convolution is smaller than its stride: {specifier}")
+                raise ValueError(
+                    f"The kernel of a transposed convolution is smaller than its stride: {specifier}"
+                )
             conv = nn.ConvTranspose2d(
                 depth,
                 channels,

@@ -45,7 +45,7 @@ class TorchRLModule(nn.Module, RLModule):
         with torch.no_grad():
             return self._forward_exploration(batch, **kwargs)
 
-    def compile(self, compile_config: TorchCompileConfig | None = None) -> None:  # type: ignore[override]
+    def compile(self, compile_config: TorchCompileConfig | None = None) -> None:
         """Compiles the three forward passes with torch.compile."""
         config = compile_config or TorchCompileConfig()
         options = {"backend": config.torch_dynamo_backend, "mode": config.torch_dynamo_mode, **config.kwargs}
@@ -56,7 +56,9 @@ class TorchRLModule(nn.Module, RLModule):
     def _action_dist_cls(self) -> Any:
         if self.action_dist_cls is None:
             catalog = self.catalog_class or Catalog
-            self.action_dist_cls = catalog._get_dist_cls_from_action_space(self.action_space, framework="torch")
+            self.action_dist_cls = catalog._get_dist_cls_from_action_space(
+                self.action_space, framework="torch"
+            )
         return self.action_dist_cls
 
     def get_state(
@@ -111,7 +113,9 @@ class TorchRLModule(nn.Module, RLModule):
             learning = tuple(path + "." for path in self.get_non_inference_attributes())
             missing = {name for name in missing if not f"{name}.".startswith(learning)}
         if missing:
-            logger.warning("The state has no values for these weights, which stay as they are: %s", sorted(missing))
+            logger.warning(
+                "The state has no values for these weights, which stay as they are: %s", sorted(missing)
+            )
 
 
 class TorchDDPRLModule(nn.parallel.DistributedDataParallel, RLModule):

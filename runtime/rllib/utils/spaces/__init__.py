@@ -1,0 +1,1 @@
+"""Spaces beyond those of gymnasium, and functions of spaces."""
