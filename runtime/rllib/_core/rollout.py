@@ -143,7 +143,9 @@ def concatenate(rollouts: Sequence[Rollout]) -> Rollout:
             np.concatenate([s.truncated for s in segments]),
             [name for s in segments for name in s.episode_ids],
             np.concatenate([s.t_started for s in segments]),
-            None if first.segments.agent_ids is None else [name for s in segments for name in s.agent_ids or ()],
+            None
+            if first.segments.agent_ids is None
+            else [name for s in segments for name in s.agent_ids or ()],
         ),
         trees.concatenate([rollout.final_obs for rollout in rollouts]),
         None if first.state_in is None else trees.concatenate([rollout.state_in for rollout in rollouts]),

@@ -1,0 +1,105 @@
+"""What learners with target networks and temporal-difference errors share, and the names of their results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from runtime.rllib._core.types import Config, ModuleID
+from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
+    ATOMS as ATOMS,
+)
+from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
+    QF_LOGITS as QF_LOGITS,
+)
+from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
+    QF_NEXT_PREDS as QF_NEXT_PREDS,
+)
+from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
+    QF_PREDS as QF_PREDS,
+)
+from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
+    QF_PROBS as QF_PROBS,
+)
+from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
+    QF_TARGET_NEXT_PREDS as QF_TARGET_NEXT_PREDS,
+)
+from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
+    QF_TARGET_NEXT_PROBS as QF_TARGET_NEXT_PROBS,
+)
+from runtime.rllib.core.learner.learner import Learner
+from runtime.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI
+from runtime.rllib.utils.metrics import LAST_TARGET_UPDATE_TS, NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_TARGET_UPDATES
+from runtime.rllib.utils.metrics import TD_ERROR_KEY as TD_ERROR_KEY
+
+QF_LOSS_KEY = "qf_loss"
+QF_MEAN_KEY = "qf_mean"
+QF_MAX_KEY = "qf_max"
+QF_MIN_KEY = "qf_min"
+TD_ERROR_MEAN_KEY = "td_error_mean"
+
+
+class DQNLearner(Learner):
+    """Makes target networks, moves them every `target_network_update_freq` env steps, and keeps errors of rows.
+
+    `td_errors` has, after an update, each module's absolute temporal-difference errors [B], in the order of its batch.
+    Priorities of replay buffers are made of them.
+    """
+
+    def build(self) -> None:
+        """Builds the module, its target networks and its optimizers."""
+        self.td_errors: dict[ModuleID, Any] = {}
+        self.last_update_ts_by_mid: dict[ModuleID, int] = {}
+        self._target_pairs: dict[ModuleID, tuple[list[Any], list[Any]]] = {}
+        super().build()
+
+    def _make_module(self) -> Any:
+        module = super()._make_module()
+        for _, each in module.items():
+            self._make_target_networks(each)
+        return module
+
+    def _make_target_networks(self, module: Any) -> None:
+        if isinstance(module.unwrapped(), TargetNetworkAPI):
+            module.unwrapped().make_target_networks()
+
+    def add_module(self, *, module_id: ModuleID, module_spec: Any, **kwargs: Any) -> Any:
+        """Adds a module with its target networks and optimizers."""
+        spec = super().add_module(module_id=module_id, module_spec=module_spec, **kwargs)
+        self._make_target_networks(self.module[module_id])
+        return spec
+
+    def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
+        """Removes a module and what is known about it."""
+        for known in (self.td_errors, self.last_update_ts_by_mid, self._target_pairs):
+            known.pop(module_id, None)
+        return super().remove_module(module_id, **kwargs)
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Moves target networks that are due."""
+        super().after_gradient_based_update(timesteps=timesteps)
+        now = timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)
+        for module_id in self.td_errors:
+            config = self.config.get_config_for_module(module_id)
+            if now - self.last_update_ts_by_mid.get(module_id, 0) < config.target_network_update_freq:
+                continue
+            self._move_targets(module_id, config)
+            self.last_update_ts_by_mid[module_id] = now
+            self.metrics.log_value((module_id, NUM_TARGET_UPDATES), 1, reduce="lifetime_sum")
+            self.metrics.log_value((module_id, LAST_TARGET_UPDATE_TS), now, reduce="max")
+
+    def _move_targets(self, module_id: ModuleID, config: Config) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def rl_module_required_apis(cls) -> list[type]:
+        """Modules have Q values and target networks."""
+        return [QNetAPI, TargetNetworkAPI]
+
+    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As `Learner.get_state`, and when target networks were moved."""
+        return {**super().get_state(*args, **kwargs), LAST_TARGET_UPDATE_TS: dict(self.last_update_ts_by_mid)}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Sets what `get_state` gave."""
+        super().set_state(state)
+        self.last_update_ts_by_mid.update(state.get(LAST_TARGET_UPDATE_TS, {}))

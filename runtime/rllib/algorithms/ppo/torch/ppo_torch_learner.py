@@ -1,0 +1,116 @@
+"""PPO's loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ...._core.gae import advantages_and_targets, standardized
+from ...._core.rollout import Rollout
+from ...._core.types import Config, ModuleID
+from ....core.columns import Columns
+from ....core.learner.learner import ENTROPY_KEY, POLICY_LOSS_KEY, VF_LOSS_KEY
+from ....core.learner.torch.batches import Sequences, as_tensor, row_values, sequence_values, tensors
+from ....core.learner.torch.losses import explained_variance, mean
+from ....core.learner.torch.torch_learner import TorchLearner
+from ..results import (
+    LEARNER_RESULTS_KL_KEY,
+    LEARNER_RESULTS_VF_EXPLAINED_VAR_KEY,
+    LEARNER_RESULTS_VF_LOSS_UNCLIPPED_KEY,
+)
+from ..ppo_learner import PPOLearner
+
+_COLUMNS = (Columns.OBS, Columns.ACTIONS, Columns.ACTION_LOGP, Columns.ACTION_DIST_INPUTS)
+
+
+class PPOTorchLearner(PPOLearner, TorchLearner):
+    """Maximizes the clipped surrogate of the advantage, and fits values to returns."""
+
+    def batch_from_rollout(self, module_id: ModuleID, rollout: Rollout) -> dict[str, Any]:
+        """Rows, or sequences of a recurrent module, with advantages (standardized over all rows) and value targets."""
+        config = self.config.get_config_for_module(module_id)
+        module = self.module[module_id].unwrapped()
+        sequences, state_in = None, None
+        if not config.use_critic:
+            values = np.zeros(rollout.rows, np.float32)
+            final_values = np.zeros(len(rollout.segments), np.float32)
+        elif module.is_stateful():
+            sequences = Sequences(rollout, int(module.model_config["max_seq_len"]))
+            values, final_values, state_in = sequence_values(module, rollout, sequences, self._device)
+        else:
+            values = row_values(module, rollout.columns[Columns.OBS], rollout.rows, self._device)
+            final_values = row_values(module, rollout.final_obs, len(rollout.segments), self._device)
+        advantages, targets = advantages_and_targets(
+            np.asarray(rollout.columns[Columns.REWARDS], np.float32),
+            values,
+            final_values,
+            rollout.segments,
+            gamma=config.gamma,
+            lambda_=config.lambda_ if config.use_gae else 1.0,
+        )
+        more = {Columns.ADVANTAGES: standardized(advantages), Columns.VALUE_TARGETS: targets}
+        if sequences is not None:
+            return self.sequence_batch(rollout, sequences, state_in, **more)
+        wanted = _COLUMNS if config.use_kl_loss else _COLUMNS[:-1]
+        custom = [name for name in rollout.columns if name not in _COLUMNS and name not in _NOT_NEEDED]
+        batch = {name: tensors(rollout.columns[name], self._device) for name in (*wanted, *custom)}
+        for name, column in more.items():
+            batch[name] = as_tensor(column, self._device)
+        return batch
+
+    def compute_loss_for_module(
+        self, *, module_id: ModuleID, config: Config, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Any:
+        """The loss of one minibatch."""
+        module = self.module[module_id].unwrapped()
+        mask = batch.get(Columns.LOSS_MASK)
+        current = module.get_train_action_dist_cls().from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
+        advantages = batch[Columns.ADVANTAGES]
+
+        ratio = torch.exp(current.logp(batch[Columns.ACTIONS]) - batch[Columns.ACTION_LOGP])
+        clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
+        gain = mean(torch.minimum(ratio * advantages, clipped * advantages), mask)
+        loss = -gain
+
+        entropy_coeff = self.entropy_coeff(module_id, config)
+        entropy = None
+        if entropy_coeff != 0 or self.logs_losses:
+            entropy = mean(current.entropy(), mask)
+        if entropy_coeff != 0:
+            loss = loss - entropy_coeff * entropy
+
+        kl = None
+        if config.use_kl_loss:
+            behavior = module.get_exploration_action_dist_cls().from_logits(batch[Columns.ACTION_DIST_INPUTS])
+            kl = mean(behavior.kl(current), mask)
+            loss = loss + self.kl_coeff(module_id, config) * kl
+
+        values = vf_loss = errors = None
+        if config.use_critic:
+            values = module.compute_values(batch, embeddings=fwd_out.get(Columns.EMBEDDINGS))
+            errors = (values - batch[Columns.VALUE_TARGETS]).square()
+            vf_loss = mean(errors.clamp(max=config.vf_clip_param), mask)
+            loss = loss + config.vf_loss_coeff * vf_loss
+
+        if self.logs_losses:
+            with torch.no_grad():
+                zero = loss.new_zeros(())
+                if kl is not None:
+                    self._latest_kl[module_id] = kl.detach()
+                report = {
+                    POLICY_LOSS_KEY: -gain,
+                    VF_LOSS_KEY: zero if vf_loss is None else vf_loss,
+                    LEARNER_RESULTS_VF_LOSS_UNCLIPPED_KEY: zero if errors is None else mean(errors, mask),
+                    LEARNER_RESULTS_VF_EXPLAINED_VAR_KEY: zero
+                    if values is None
+                    else explained_variance(batch[Columns.VALUE_TARGETS], values, mask),
+                    ENTROPY_KEY: entropy,
+                    LEARNER_RESULTS_KL_KEY: zero if kl is None else kl,
+                }
+            self.metrics.log_dict({name: each.detach() for name, each in report.items()}, key=module_id, window=1)
+        return loss
+
+
+_NOT_NEEDED = frozenset({Columns.REWARDS, Columns.STATE_OUT, Columns.VF_PREDS})

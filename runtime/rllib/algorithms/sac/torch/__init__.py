@@ -1,0 +1,1 @@
+"""The torch module and learner of SAC."""

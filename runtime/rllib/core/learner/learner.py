@@ -1,0 +1,731 @@
+"""One learner: its module, optimizers and the course of an update."""
+
+from __future__ import annotations
+
+import abc
+import copy
+import logging
+import platform
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from ..._core.rollout import Rollout
+from ..._core.types import ALL_MODULES, DEFAULT_MODULE_ID, Config, ModuleID
+from ...utils.checkpoints import Checkpointable
+from ...utils.metrics import (
+    DATASET_NUM_ITERS_TRAINED,
+    DATASET_NUM_ITERS_TRAINED_LIFETIME,
+    MODULE_TRAIN_BATCH_SIZE_MEAN,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_ENV_STEPS_TRAINED,
+    NUM_ENV_STEPS_TRAINED_LIFETIME,
+    NUM_MODULE_STEPS_TRAINED,
+    NUM_MODULE_STEPS_TRAINED_LIFETIME,
+    WEIGHTS_SEQ_NO,
+)
+from ...utils.metrics.metrics_logger import MetricsLogger
+from ...utils.schedules.scheduler import Scheduler
+from .. import COMPONENT_METRICS_LOGGER, COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
+from ..columns import Columns
+from ..rl_module.apis import SelfSupervisedLossAPI
+from ..rl_module.multi_rl_module import MultiRLModule, MultiRLModuleSpec, validate_module_id
+from ..rl_module.rl_module import RLModule
+from .experience import rollouts_of
+from .training_data import TrainingData, columns_by_module, row_count
+
+log = logging.getLogger(__name__)
+
+DEFAULT_OPTIMIZER = "default_optimizer"
+POLICY_LOSS_KEY = "policy_loss"
+VF_LOSS_KEY = "vf_loss"
+ENTROPY_KEY = "entropy"
+LR_KEY = "learning_rate"
+
+Batch = dict[ModuleID, dict[str, Any]]
+"""Module id -> column -> tensor, or tree of tensors, [rows, ...]."""
+ParamDict = dict[Hashable, Any]
+
+
+class Learner(Checkpointable, abc.ABC):
+    """Updates a `MultiRLModule` by gradients of a loss.
+
+    An update goes: `before_gradient_based_update`; the data becomes one batch of tensors per module
+    (`batch_from_rollout`); for each minibatch `forward_train` of the module, `compute_losses`, `compute_gradients`,
+    `postprocess_gradients`, `apply_gradients`; `after_gradient_based_update`. Each of these can be overridden.
+
+    Args:
+        config: an AlgorithmConfig; copied.
+        module_spec: specification of the module or modules; None: that of the config.
+        module: the module itself, instead of a specification.
+    """
+
+    framework: str | None = None
+    TOTAL_LOSS_KEY = "total_loss"
+
+    def __init__(self, *, config: Config, module_spec: Any = None, module: RLModule | None = None) -> None:
+        self.config = config.copy(copy_frozen=False)
+        self.metrics = self._new_metrics()
+        self.iterator: Iterator[Any] | None = None
+        self.logs_losses = True
+        """Whether results of the loss under way are reported: only those of an update's last minibatch are. A loss may
+        skip what is only computed for the report."""
+
+        self._module_spec = module_spec
+        self._module_obj = module
+        self._module: Any = None
+        self._node = platform.node()
+        self._device: Any = None
+        self._is_built = False
+        self._learner_index = 0
+        self._placement_group: Any = None
+        self._weights_seq_no = 0
+        self._learner_connector: Any = None
+        self._rng = np.random.default_rng(self.config.seed)
+        # Names of optimizers begin with the module's id.
+        self._named_optimizers: dict[str, Any] = {}
+        self._module_optimizers: dict[ModuleID, list[str]] = defaultdict(list)
+        self._optimizer_parameters: dict[Any, list[Hashable]] = {}
+        self._optimizer_lr_schedules: dict[Any, Scheduler] = {}
+        self._params: ParamDict = {}
+
+    # ---- building
+
+    def build(self) -> None:
+        """Builds the module, its optimizers and, if the config has one, the learner connector."""
+        if self._is_built:
+            return
+        if self.config.learner_connector is not None:
+            self._learner_connector = self.config.build_learner_connector(
+                input_observation_space=None, input_action_space=None, device=self._device
+            )
+        self._module = self._make_module()
+        self.configure_optimizers()
+        self._log_trainable_parameters()
+        self._is_built = True
+
+    def shutdown(self) -> None:
+        """Releases what the learner holds besides memory. Subclasses with threads end them here."""
+
+    def _make_module(self) -> MultiRLModule:
+        if self._module_obj is not None:
+            module: Any = self._module_obj
+        elif self._module_spec is not None:
+            module = self._module_spec.build()
+        else:
+            module = self.config.get_multi_rl_module_spec().build()
+        module = module.as_multi_rl_module()
+        self._module_spec = MultiRLModuleSpec.from_module(module)
+        return module  # type: ignore[no-any-return]
+
+    @property
+    def module(self) -> Any:
+        """The MultiRLModule; None before `build()`."""
+        return self._module
+
+    @property
+    def distributed(self) -> bool:
+        """Whether several learners average their gradients."""
+        return bool(self.config.num_learners > 1)
+
+    @property
+    def node(self) -> str:
+        """Name of this learner's host."""
+        return self._node
+
+    @property
+    def device(self) -> Any:
+        """Where the module and its batches are."""
+        return self._device
+
+    def rl_module_is_compatible(self, module: RLModule) -> bool:
+        """Whether this learner can train the module."""
+        return all(isinstance(module.unwrapped(), api) for api in self.rl_module_required_apis())
+
+    @classmethod
+    def rl_module_required_apis(cls) -> list[type]:
+        """The APIs that modules must implement."""
+        return []
+
+    # ---- optimizers
+
+    def configure_optimizers(self) -> None:
+        """Registers the optimizers of all modules that this learner can train."""
+        for module_id in self.module.keys():  # noqa: SIM118 - not a dict
+            if self.rl_module_is_compatible(self.module[module_id]):
+                config = self.config.get_config_for_module(module_id)
+                self.configure_optimizers_for_module(module_id=module_id, config=config)
+
+    @abc.abstractmethod
+    def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
+        """Registers the optimizers of a module by calls of `register_optimizer`."""
+
+    def register_optimizer(
+        self,
+        *,
+        module_id: ModuleID = ALL_MODULES,
+        optimizer_name: str = DEFAULT_OPTIMIZER,
+        optimizer: Any,
+        params: Sequence[Any],
+        lr_or_lr_schedule: Any = None,
+    ) -> None:
+        """Adds an optimizer.
+
+        Args:
+            module_id: whose parameters it has.
+            optimizer_name: unique for the module.
+            optimizer: the optimizer.
+            params: its parameters.
+            lr_or_lr_schedule: a learning rate or schedule, which the learner then applies; None: left to the optimizer.
+        """
+        self._check_registered_optimizer(optimizer, params)
+        name = f"{module_id}_{optimizer_name}"
+        self._module_optimizers[module_id].append(name)
+        self._named_optimizers[name] = optimizer
+        refs = [self.get_param_ref(param) for param in params]
+        self._optimizer_parameters[optimizer] = refs
+        self._params.update(zip(refs, params, strict=True))
+        if lr_or_lr_schedule is not None:
+            Scheduler.validate(
+                fixed_value_or_schedule=lr_or_lr_schedule, setting_name="lr", description="learning rate"
+            )
+            scheduler = Scheduler(lr_or_lr_schedule, framework=self.framework or "torch", device=self._device)
+            self._optimizer_lr_schedules[optimizer] = scheduler
+            self._set_optimizer_lr(optimizer, scheduler.get_current_value())
+
+    def get_optimizer(
+        self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
+    ) -> Any:
+        """The optimizer of this name.
+
+        Raises:
+            KeyError: there is none.
+        """
+        for name in (optimizer_name, f"{module_id}_{optimizer_name}"):
+            if name in self._named_optimizers:
+                return self._named_optimizers[name]
+        raise KeyError(
+            f"Module {module_id!r} has no optimizer {optimizer_name!r}; there are {sorted(self._named_optimizers)}"
+        )
+
+    def get_optimizers_for_module(self, module_id: ModuleID = ALL_MODULES) -> list[tuple[str, Any]]:
+        """Pairs of name and optimizer."""
+        names = self._module_optimizers.get(module_id, ())
+        return [(name[len(module_id) + 1 :], self._named_optimizers[name]) for name in names]
+
+    def filter_param_dict_for_optimizer(self, param_dict: ParamDict, optimizer: Any) -> ParamDict:
+        """What `param_dict` holds for the parameters of the optimizer, without None."""
+        refs = self._optimizer_parameters[optimizer]
+        return {ref: param_dict[ref] for ref in refs if param_dict.get(ref) is not None}
+
+    # ---- the update
+
+    def update(
+        self,
+        batch: Any = None,
+        batches: list[Any] | None = None,
+        batch_refs: list[Any] | None = None,
+        episodes: list[Any] | None = None,
+        episodes_refs: list[Any] | None = None,
+        data_iterators: list[Any] | None = None,
+        training_data: TrainingData | None = None,
+        *,
+        rollouts: Mapping[ModuleID, Rollout] | None = None,
+        timesteps: dict[str, Any] | None = None,
+        num_total_minibatches: int = 0,
+        num_epochs: int = 1,
+        minibatch_size: int | None = None,
+        shuffle_batch_per_epoch: bool = False,
+        _no_metrics_reduce: bool = False,
+        **kwargs: Any,
+    ) -> Any:
+        """Takes gradient steps on the data.
+
+        Args:
+            batch, batches, batch_refs, episodes, episodes_refs, data_iterators, rollouts: the data, in one of these
+                forms; see `TrainingData`.
+            training_data: the data, instead of one of the others.
+            timesteps: NUM_ENV_STEPS_SAMPLED_LIFETIME -> env steps so far, which schedules go by.
+            num_total_minibatches: how many to take; 0: as many as cover the data `num_epochs` times.
+            num_epochs: passes over the data.
+            minibatch_size: rows of a minibatch; None: all rows.
+            shuffle_batch_per_epoch: whether rows are in a new order in each of several epochs.
+            kwargs: passed on to `batch_iterator` for `data_iterators`.
+
+        Returns:
+            The reduced metrics: module id -> name -> value.
+
+        Raises:
+            ValueError: no data was given, or data of modules that this learner does not have.
+        """
+        self._check_is_built()
+        timesteps = timesteps or {}
+        self.before_gradient_based_update(timesteps=timesteps)
+        if training_data is None:
+            training_data = TrainingData(
+                batch, batches, batch_refs, episodes, episodes_refs, data_iterators, rollouts
+            )
+        training_data.validate()
+        training_data.solve_refs()
+        self._weights_seq_no += 1
+
+        steps: dict[ModuleID, list[int]] = {}
+        losses: dict[ModuleID, Any] = {}
+        if training_data.data_iterators is not None:
+            minibatches = self.batch_iterator(training_data.data_iterators[0], minibatch_size, **kwargs)
+        else:
+            minibatches = self._minibatches(
+                self.batch_from_data(training_data),
+                num_total_minibatches,
+                num_epochs,
+                minibatch_size,
+                shuffle_batch_per_epoch and num_epochs > 1,
+            )
+        for minibatch, is_last in _with_end(minibatches):
+            self.logs_losses = is_last
+            _, losses, _ = self._update(minibatch)
+            for module_id, columns in minibatch.items():
+                steps.setdefault(module_id, []).append(self._steps_in(columns))
+        self.logs_losses = True
+        for module_id, loss in losses.items():
+            self.metrics.log_value((module_id, self.TOTAL_LOSS_KEY), _detached(loss), window=1)
+        self._log_steps_trained(steps, is_stream=training_data.data_iterators is not None)
+        self.after_gradient_based_update(timesteps=timesteps)
+        return None if _no_metrics_reduce else self.metrics.reduce()
+
+    def batch_from_data(self, data: TrainingData) -> Batch:
+        """One batch of tensors per module that is to be updated."""
+        episodes, rollouts = data.episodes, data.rollouts
+        if self._learner_connector is not None and data.batch is None:
+            return self._only_updated(self._through_connector(episodes, rollouts))
+        if episodes is not None:
+            rollouts = rollouts_of(episodes)
+        if rollouts is not None:
+            self._check_known(rollouts)
+            return {
+                module_id: self.batch_from_rollout(module_id, rollout)
+                for module_id, rollout in rollouts.items()
+                if rollout.rows and self.should_module_be_updated(module_id, rollouts)
+            }
+        return self._only_updated(columns_by_module(data.batch))
+
+    def _through_connector(
+        self, episodes: list[Any] | None, rollouts: Mapping[ModuleID, Rollout] | None
+    ) -> dict[ModuleID, dict[str, Any]]:
+        if episodes is None:
+            from ...env.single_agent_episode import SingleAgentEpisode
+
+            episodes = [each for rollout in (rollouts or {}).values() for each in SingleAgentEpisode.views_of(rollout)]
+        batch = self._learner_connector(
+            rl_module=self.module,
+            batch={},
+            episodes=episodes,
+            shared_data={},
+            metrics=self.metrics,
+        )
+        return columns_by_module(batch)
+
+    def _only_updated(self, batch: dict[ModuleID, dict[str, Any]]) -> Batch:
+        self._check_known(batch)
+        return {
+            module_id: self._tensors(columns)
+            for module_id, columns in batch.items()
+            if self.should_module_be_updated(module_id, batch)
+        }
+
+    def _check_known(self, module_ids: Iterable[ModuleID]) -> None:
+        unknown = [module_id for module_id in module_ids if module_id not in self.module]
+        if unknown:
+            raise ValueError(
+                f"The data has rows of modules {unknown}, but this learner has {sorted(self.module.keys())}. "
+                "Check policy_mapping_fn and policies of config.multi_agent()"
+            )
+
+    @abc.abstractmethod
+    def batch_from_rollout(self, module_id: ModuleID, rollout: Rollout) -> dict[str, Any]:
+        """Column -> tensor, or tree of tensors, [rows, ...] on this learner's device."""
+
+    @abc.abstractmethod
+    def _tensors(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """The columns as tensors on this learner's device."""
+
+    @abc.abstractmethod
+    def _minibatches(
+        self, batch: Batch, num_total_minibatches: int, num_epochs: int, minibatch_size: int | None, shuffle: bool
+    ) -> Iterator[Batch]:
+        """The minibatches of an update."""
+
+    def batch_iterator(
+        self, source: Any, minibatch_size: int | None, *, num_iters: int | None = None, **kwargs: Any
+    ) -> Iterator[Batch]:
+        """Minibatches of a stream of batches. The next update goes on where this one stopped.
+
+        Args:
+            source: an iterable of batches, or an object with `iter_batches`. It starts again when it is exhausted.
+            minibatch_size: rows of a batch, for `iter_batches`.
+            num_iters: how many minibatches an update takes.
+            kwargs: passed on to `iter_batches`.
+
+        Raises:
+            ValueError: `num_iters` is missing.
+        """
+        if num_iters is None:
+            raise ValueError("update(data_iterators=...) needs num_iters, the number of minibatches to take")
+        if self.iterator is None:
+            self.iterator = _endless(source, minibatch_size, kwargs)
+        for batch in islice(self.iterator, num_iters):
+            yield self._only_updated(columns_by_module(batch))
+
+    def should_module_be_updated(self, module_id: ModuleID, multi_agent_batch: Any = None) -> bool:
+        """Whether `policies_to_train` of the config names the module."""
+        wanted = self.config.policies_to_train
+        if wanted is None:
+            return True
+        return bool(wanted(module_id, multi_agent_batch)) if callable(wanted) else module_id in wanted
+
+    @abc.abstractmethod
+    def _update(self, batch: Batch, **kwargs: Any) -> tuple[Any, dict[ModuleID, Any], dict[str, Any]]:
+        """One gradient step.
+
+        Returns:
+            What `forward_train` gave, the losses by module, and further metrics.
+        """
+
+    def compute_losses(self, *, fwd_out: dict[ModuleID, Any], batch: Batch) -> dict[ModuleID, Any]:
+        """Module id -> loss. Override it if losses of several modules depend on each other."""
+        losses = {}
+        for module_id, out in fwd_out.items():
+            module = self.module[module_id].unwrapped()
+            arguments = {
+                "module_id": module_id,
+                "config": self.config.get_config_for_module(module_id),
+                "batch": batch[module_id],
+                "fwd_out": out,
+            }
+            if isinstance(module, SelfSupervisedLossAPI):
+                losses[module_id] = module.compute_self_supervised_loss(learner=self, **arguments)
+            else:
+                losses[module_id] = self.compute_loss_for_module(**arguments)
+        return losses
+
+    @abc.abstractmethod
+    def compute_loss_for_module(
+        self, *, module_id: ModuleID, config: Config, batch: dict[str, Any], fwd_out: dict[str, Any]
+    ) -> Any:
+        """The loss of one module: a scalar tensor.
+
+        Args:
+            module_id: the module.
+            config: the config with the module's overrides.
+            batch: its rows.
+            fwd_out: what its `forward_train` gave for them.
+        """
+
+    @abc.abstractmethod
+    def compute_gradients(self, loss_per_module: dict[ModuleID, Any], **kwargs: Any) -> ParamDict:
+        """Parameter -> gradient of the sum of the losses."""
+
+    def postprocess_gradients(self, gradients_dict: ParamDict) -> ParamDict:
+        """Changes gradients before they are applied: clips them, module by module."""
+        result: ParamDict = {}
+        for module_id in self.module.keys():  # noqa: SIM118 - not a dict
+            own: ParamDict = {}
+            for _, optimizer in self.get_optimizers_for_module(module_id):
+                own.update(self.filter_param_dict_for_optimizer(gradients_dict, optimizer))
+            if own:
+                config = self.config.get_config_for_module(module_id)
+                result.update(
+                    self.postprocess_gradients_for_module(
+                        module_id=module_id, config=config, module_gradients_dict=own
+                    )
+                )
+        return result
+
+    @abc.abstractmethod
+    def postprocess_gradients_for_module(
+        self, *, module_id: ModuleID, config: Config | None = None, module_gradients_dict: ParamDict
+    ) -> ParamDict:
+        """Changes a module's gradients before they are applied."""
+
+    @abc.abstractmethod
+    def apply_gradients(self, gradients_dict: ParamDict) -> None:
+        """Lets the optimizers make a step with these gradients."""
+
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Called at the start of an update. Override it for what is not gradients."""
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Called at the end of an update: moves learning rates along their schedules and logs them."""
+        now = timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)
+        for module_id in self._module_optimizers:
+            for name, optimizer in self.get_optimizers_for_module(module_id):
+                schedule = self._optimizer_lr_schedules.get(optimizer)
+                if schedule is not None and schedule.use_schedule:
+                    self._set_optimizer_lr(optimizer, schedule.update(timestep=now))
+                self.metrics.log_value((module_id, f"{name}_{LR_KEY}"), self._get_optimizer_lr(optimizer), window=1)
+
+    # ---- modules come and go
+
+    def add_module(
+        self,
+        *,
+        module_id: ModuleID,
+        module_spec: Any,
+        config_overrides: dict[str, Any] | None = None,
+        new_should_module_be_updated: Any = None,
+    ) -> MultiRLModuleSpec:
+        """Adds a module and its optimizers.
+
+        Args:
+            module_id: its id.
+            module_spec: what to build it from.
+            config_overrides: settings of the config that are different for it.
+            new_should_module_be_updated: the new `policies_to_train`; None: unchanged.
+
+        Returns:
+            The specification of all modules.
+        """
+        validate_module_id(module_id)
+        self._check_is_built()
+        spec = copy.deepcopy(module_spec)
+        spec.inference_only = False
+        self.module.add_module(module_id, self._placed(spec.build()))
+        self._change_modules(new_should_module_be_updated, added=module_id, overrides=config_overrides)
+        if self.rl_module_is_compatible(self.module[module_id]):
+            config = self.config.get_config_for_module(module_id)
+            self.configure_optimizers_for_module(module_id=module_id, config=config)
+        return self._module_spec  # type: ignore[no-any-return]
+
+    def remove_module(
+        self, module_id: ModuleID, *, new_should_module_be_updated: Any = None, **kwargs: Any
+    ) -> MultiRLModuleSpec:
+        """Removes a module and its optimizers.
+
+        Args:
+            module_id: its id.
+            new_should_module_be_updated: the new `policies_to_train`; None: unchanged.
+
+        Returns:
+            The specification of the modules that are left.
+        """
+        self._check_is_built()
+        for name, optimizer in self.get_optimizers_for_module(module_id):
+            for ref in self._optimizer_parameters.pop(optimizer):
+                self._params.pop(ref, None)
+            self._optimizer_lr_schedules.pop(optimizer, None)
+            del self._named_optimizers[f"{module_id}_{name}"]
+        self._module_optimizers.pop(module_id, None)
+        self.module.remove_module(module_id)
+        self._change_modules(new_should_module_be_updated, removed=module_id)
+        return self._module_spec  # type: ignore[no-any-return]
+
+    def _change_modules(
+        self,
+        to_train: Any,
+        *,
+        added: ModuleID | None = None,
+        removed: ModuleID | None = None,
+        overrides: dict[str, Any] | None = None,
+    ) -> None:
+        self._module_spec = MultiRLModuleSpec.from_module(self.module)
+        record_modules(self.config, self._module_spec, to_train, added=added, removed=removed, overrides=overrides)
+
+    def _placed(self, module: RLModule) -> RLModule:
+        """The module on this learner's device."""
+        return module
+
+    # ---- state
+
+    def get_state(
+        self,
+        components: str | Collection[str] | None = None,
+        *,
+        not_components: str | Collection[str] | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Weights, optimizers, metrics and counters, as NumPy arrays and plain objects."""
+        self._check_is_built()
+        state: dict[str, Any] = {
+            "should_module_be_updated": self.config.policies_to_train,
+            WEIGHTS_SEQ_NO: self._weights_seq_no,
+        }
+        if self._check_component(COMPONENT_RL_MODULE, components, not_components):
+            state[COMPONENT_RL_MODULE] = self.module.get_state(
+                components=self._get_subcomponents(COMPONENT_RL_MODULE, components),
+                not_components=self._get_subcomponents(COMPONENT_RL_MODULE, not_components),
+                **kwargs,
+            )
+        if self._check_component(COMPONENT_OPTIMIZER, components, not_components):
+            state[COMPONENT_OPTIMIZER] = self._get_optimizer_state()
+        if self._check_component(COMPONENT_METRICS_LOGGER, components, not_components):
+            state[COMPONENT_METRICS_LOGGER] = self.metrics.get_state()
+        return state
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Sets what `get_state` gave. Weights that are older than the learner's are ignored."""
+        self._check_is_built()
+        seq_no = state.get(WEIGHTS_SEQ_NO, 0)
+        if COMPONENT_RL_MODULE in state and (seq_no == 0 or self._weights_seq_no < seq_no):
+            self.module.set_state(state[COMPONENT_RL_MODULE])
+        if COMPONENT_OPTIMIZER in state:
+            self._set_optimizer_state(state[COMPONENT_OPTIMIZER])
+        if seq_no > 0:
+            self._weights_seq_no = seq_no
+        if "should_module_be_updated" in state:
+            self.config.multi_agent(policies_to_train=state["should_module_be_updated"])
+        if COMPONENT_METRICS_LOGGER in state:
+            self.metrics.set_state(state[COMPONENT_METRICS_LOGGER])
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What makes an equal learner: `type(self)(*args, **kwargs)`."""
+        return (), {"config": self.config, "module_spec": self._module_spec, "module": self._module_obj}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """The module has a folder of its own in checkpoints."""
+        if not self._is_built:
+            self.build()
+        return [(COMPONENT_RL_MODULE, self.module)]
+
+    def apply(self, func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """`func(self, *args, **kwargs)`."""
+        return func(self, *args, **kwargs)
+
+    # ---- what depends on the framework
+
+    def get_param_ref(self, param: Any) -> Hashable:
+        """What stands for the parameter in dicts: the parameter itself."""
+        return param  # type: ignore[no-any-return]
+
+    @abc.abstractmethod
+    def get_parameters(self, module: RLModule) -> Sequence[Any]:
+        """The parameters of a module."""
+
+    @abc.abstractmethod
+    def _check_registered_optimizer(self, optimizer: Any, params: Sequence[Any]) -> None:
+        """Raises a ValueError if these are no optimizer and parameters."""
+
+    @abc.abstractmethod
+    def _get_optimizer_state(self) -> dict[str, Any]:
+        """Name -> state of the optimizer, with NumPy arrays."""
+
+    @abc.abstractmethod
+    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
+        """Sets what `_get_optimizer_state` gave."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _get_optimizer_lr(optimizer: Any) -> float:
+        """The learning rate."""
+
+    @staticmethod
+    @abc.abstractmethod
+    def _set_optimizer_lr(optimizer: Any, lr: float) -> None:
+        """Changes the learning rate."""
+
+    # ---- metrics
+
+    def _new_metrics(self) -> MetricsLogger:
+        return MetricsLogger(root=False)
+
+    @abc.abstractmethod
+    def _log_trainable_parameters(self) -> None:
+        """Logs the numbers of parameters."""
+
+    def _steps_in(self, columns: dict[str, Any]) -> int:
+        """Rows that count: of padded batches those that are not padding."""
+        mask = columns.get(Columns.LOSS_MASK)
+        return row_count(columns) if mask is None else int(mask.sum())
+
+    def _log_steps_trained(self, steps: dict[ModuleID, list[int]], is_stream: bool) -> None:
+        """Logs what the minibatches of an update had: module id -> steps in each."""
+        metrics = self.metrics
+        for module_id, counts in steps.items():
+            total = sum(counts)
+            metrics.log_value((module_id, WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
+            metrics.log_value((module_id, MODULE_TRAIN_BATCH_SIZE_MEAN), total / len(counts), reduce="mean")
+            metrics.log_value((module_id, NUM_MODULE_STEPS_TRAINED), total, reduce="sum")
+            metrics.log_value(
+                (module_id, NUM_MODULE_STEPS_TRAINED_LIFETIME), total, reduce="lifetime_sum", with_throughput=True
+            )
+        modules = sum(sum(counts) for counts in steps.values())
+        envs = sum(max(each) for each in zip(*_filled(steps.values()), strict=True))
+        for name, lifetime, value in (
+            (NUM_MODULE_STEPS_TRAINED, NUM_MODULE_STEPS_TRAINED_LIFETIME, modules),
+            (NUM_ENV_STEPS_TRAINED, NUM_ENV_STEPS_TRAINED_LIFETIME, envs),
+        ):
+            metrics.log_value((ALL_MODULES, name), value, reduce="sum", with_throughput=True)
+            metrics.log_value((ALL_MODULES, lifetime), value, reduce="lifetime_sum", with_throughput=True)
+        if is_stream:
+            count = max((len(counts) for counts in steps.values()), default=0)
+            metrics.log_value((ALL_MODULES, DATASET_NUM_ITERS_TRAINED), count, reduce="sum")
+            metrics.log_value((ALL_MODULES, DATASET_NUM_ITERS_TRAINED_LIFETIME), count, reduce="lifetime_sum")
+
+    def _check_is_built(self) -> None:
+        if not self._is_built:
+            raise RuntimeError(f"Call build() of this {type(self).__name__} before other methods")
+
+
+def record_modules(
+    config: Config,
+    spec: MultiRLModuleSpec,
+    to_train: Any,
+    *,
+    added: ModuleID | None = None,
+    removed: ModuleID | None = None,
+    overrides: dict[str, Any] | None = None,
+) -> None:
+    """Writes into a config that a module was added or removed, so that copies and checkpoints of it agree.
+
+    Args:
+        config: the config to change.
+        spec: of all modules from now on.
+        to_train: the new `policies_to_train`; None: unchanged.
+        added: id of a new module.
+        removed: id of a module that is gone.
+        overrides: settings that are different for the new module.
+    """
+    if added is not None:
+        config.policies.setdefault(added, None)
+        if overrides is not None:
+            config.multi_agent(algorithm_config_overrides_per_module={added: overrides})
+    if removed is not None:
+        config.policies.pop(removed, None)
+        config.algorithm_config_overrides_per_module.pop(removed, None)
+    if to_train is not None:
+        config.multi_agent(policies_to_train=to_train)
+    config.rl_module(rl_module_spec=spec)
+
+
+def _with_end(items: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
+    """Pairs of item and whether it is the last one."""
+    for item in items:
+        break
+    else:
+        return
+    for following in items:
+        yield item, False
+        item = following
+    yield item, True
+
+
+def _endless(source: Any, minibatch_size: int | None, kwargs: dict[str, Any]) -> Iterator[Any]:
+    while True:
+        is_empty = True
+        batches = source.iter_batches(batch_size=minibatch_size, **kwargs) if hasattr(source, "iter_batches") else source
+        for batch in batches:
+            is_empty = False
+            yield batch
+        if is_empty:
+            raise ValueError("The data iterator of this learner has no batches")
+
+
+def _filled(counts: Collection[list[int]]) -> list[list[int]]:
+    longest = max((len(each) for each in counts), default=0)
+    return [each + [0] * (longest - len(each)) for each in counts]
+
+
+def _detached(loss: Any) -> Any:
+    return loss.detach() if hasattr(loss, "detach") else loss

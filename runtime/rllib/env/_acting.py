@@ -1,0 +1,230 @@
+"""From observations to actions: one inference of a module for all environments of a runner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from runtime.rllib._core import trees
+from runtime.rllib._core.trees import Tree
+from runtime.rllib.core.columns import Columns
+
+# What a module gives besides the columns that a rollout keeps.
+_NO_COLUMNS = frozenset((Columns.ACTIONS, Columns.ACTIONS_FOR_ENV, Columns.STATE_OUT))
+
+
+class Acting:
+    """A module that acts in N environments, with its recurrent state if it has one."""
+
+    def __init__(self, module: Any, num_envs: int, rng: np.random.Generator, device: Any = "cpu") -> None:
+        """
+        Args:
+            module: an `RLModule`.
+            rng: draws discrete actions.
+            device: of the module.
+        """
+        self._module, self._rng = module, rng
+        self._device = None if str(device) == "cpu" else device
+        self._num_envs = num_envs
+        self._lanes = np.arange(num_envs)
+        self.initial_state: Tree = None
+        """Of one episode; None unless the module is recurrent."""
+        self.state: Tree = None
+        """Before the next step, [N, ...] each."""
+        if module.is_stateful():
+            self.initial_state = trees.tree_map(_array, module.get_initial_state())
+            self.reset()
+
+    def reset(self, lanes: np.ndarray | None = None) -> None:
+        """Starts anew with the initial state, in all lanes or in those of a mask."""
+        if self.initial_state is None:
+            return
+        if lanes is None:
+            self.state = trees.tree_map(
+                lambda leaf: np.repeat(leaf[None], self._num_envs, 0), self.initial_state
+            )
+            return
+        for state, initial in zip(trees.leaves(self.state), trees.leaves(self.initial_state), strict=True):
+            state[lanes] = initial
+
+    def act(self, observations: Tree, explore: bool, timestep: int) -> tuple[dict[str, Any], Any]:
+        """Actions for the observations, and the new state.
+
+        Args:
+            observations: arrays [N, ...].
+            timestep: how many steps all runners have made, for exploration that changes with time.
+
+        Returns:
+            The columns "actions" and the module's other outputs, arrays [N, ...] each; and the module's own actions for
+            the environment, if it gives some.
+        """
+        batch = {Columns.OBS: trees.tree_map(self._tensor, observations)}
+        stateful = self.state is not None
+        if stateful:
+            batch[Columns.OBS] = trees.tree_map(_with_time, batch[Columns.OBS])
+            batch[Columns.STATE_IN] = trees.tree_map(self._tensor, self.state)
+        with torch.inference_mode():
+            outputs = self._forward(batch, explore, timestep)
+            if stateful:
+                self.state = trees.tree_map(_own_array, outputs[Columns.STATE_OUT])
+                outputs = {
+                    name: value if name == Columns.STATE_OUT else trees.tree_map(_without_time, value)
+                    for name, value in outputs.items()
+                }
+            columns = {
+                name: trees.tree_map(_array, value)
+                for name, value in outputs.items()
+                if name not in _NO_COLUMNS
+            }
+            if Columns.ACTIONS in outputs:
+                columns[Columns.ACTIONS] = trees.tree_map(_array, outputs[Columns.ACTIONS])
+            else:
+                self._draw(outputs, columns, explore)
+        if stateful:
+            columns[Columns.STATE_OUT] = self.state
+        for_env = outputs.get(Columns.ACTIONS_FOR_ENV)
+        return columns, None if for_env is None else trees.tree_map(_array, for_env)
+
+    def _forward(self, batch: dict[str, Any], explore: bool, timestep: int) -> dict[str, Any]:
+        if explore:
+            return self._module.forward_exploration(batch, t=timestep)
+        return self._module.forward_inference(batch)
+
+    def _draw(self, outputs: dict[str, Any], columns: dict[str, Any], explore: bool) -> None:
+        """Adds actions of the module's distribution, and their log-probabilities."""
+        from runtime.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+
+        module = self._module
+        cls = module.get_exploration_action_dist_cls() if explore else module.get_inference_action_dist_cls()
+        try:
+            inputs = outputs[Columns.ACTION_DIST_INPUTS]
+        except KeyError:
+            raise ValueError(
+                f"{type(module).__name__} gave neither {Columns.ACTIONS!r} nor {Columns.ACTION_DIST_INPUTS!r}, "
+                f"but {sorted(outputs)}"
+            ) from None
+        if cls is TorchCategorical:
+            logits = columns[Columns.ACTION_DIST_INPUTS]
+            if explore:
+                actions, logp = draw_categorical(logits, self._rng, self._lanes)
+                columns[Columns.ACTIONS] = actions
+                columns.setdefault(Columns.ACTION_LOGP, logp)
+            else:
+                columns[Columns.ACTIONS] = logits.argmax(-1)
+            return
+        distribution = cls.from_logits(inputs)
+        if not explore:
+            columns[Columns.ACTIONS] = trees.tree_map(_array, distribution.to_deterministic().sample())
+            return
+        actions, logp = distribution.sample_and_logp()
+        columns[Columns.ACTIONS] = trees.tree_map(_array, actions)
+        columns.setdefault(Columns.ACTION_LOGP, _array(logp))
+
+    def _tensor(self, leaf: np.ndarray) -> Any:
+        tensor = torch.from_numpy(leaf)
+        return tensor if self._device is None else tensor.to(self._device)
+
+
+def draw_categorical(
+    logits: np.ndarray, rng: np.random.Generator, lanes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers drawn with the softmax of the logits as probabilities, and their log-probabilities.
+
+    Args:
+        logits: float [N, n].
+        lanes: `arange(N)`.
+
+    Returns:
+        int64 [N] and float [N].
+    """
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    cumulated = np.exp(shifted).cumsum(axis=-1)
+    total = cumulated[:, -1]
+    point = rng.random(len(total), dtype=np.float32) * total
+    chosen = (cumulated[:, :-1] <= point[:, None]).sum(axis=-1)
+    return chosen, shifted[lanes, chosen] - np.log(total)
+
+
+def action_converter(space: Any, *, unsquash: bool, clip: bool) -> Callable[[Tree], Tree] | None:
+    """The function that makes actions for the environment of a module's actions [N, ...]; None if they are the same.
+
+    Args:
+        space: of one action.
+        unsquash: whether actions of bounded boxes are scaled from [-1, 1] to the bounds.
+        clip: whether they are clipped to the bounds.
+    """
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        parts = {
+            key: action_converter(part, unsquash=unsquash, clip=clip) for key, part in space.spaces.items()
+        }
+        if not any(parts.values()):
+            return None
+        return lambda tree: {key: tree[key] if parts[key] is None else parts[key](tree[key]) for key in parts}
+    if isinstance(space, spaces.Tuple):
+        items = [action_converter(part, unsquash=unsquash, clip=clip) for part in space.spaces]
+        if not any(items):
+            return None
+        return lambda tree: tuple(
+            leaf if convert is None else convert(leaf) for leaf, convert in zip(tree, items, strict=True)
+        )
+    if isinstance(space, spaces.Discrete):
+        first = int(space.start)
+        return (lambda numbers: numbers + first) if first else None
+    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        low, high = space.low, space.high
+        is_bounded = bool(np.isfinite(low).all() and np.isfinite(high).all())
+        if unsquash and is_bounded:
+            half = (high - low) / 2
+            return lambda actions: np.clip((actions + 1.0) * half + low, low, high).astype(
+                low.dtype, copy=False
+            )
+        if clip:
+            return lambda actions: np.clip(actions, low, high).astype(low.dtype, copy=False)
+    return None
+
+
+def module_actions(space: Any, actions: Tree, *, unsquash: bool) -> Tree:
+    """What a module would have given for actions [N, ...] of an environment; the inverse of `action_converter`."""
+    from gymnasium import spaces
+
+    if isinstance(space, spaces.Dict):
+        return {
+            key: module_actions(part, actions[key], unsquash=unsquash) for key, part in space.spaces.items()
+        }
+    if isinstance(space, spaces.Tuple):
+        return tuple(
+            module_actions(part, leaf, unsquash=unsquash)
+            for part, leaf in zip(space.spaces, actions, strict=True)
+        )
+    if isinstance(space, spaces.Discrete):
+        return actions - int(space.start)
+    if unsquash and isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
+        low, high = space.low, space.high
+        if np.isfinite(low).all() and np.isfinite(high).all():
+            return ((actions - low) / np.where(high > low, (high - low) / 2, 1) - 1.0).astype(
+                low.dtype, copy=False
+            )
+    return actions
+
+
+def _array(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value.cpu().numpy() if value.is_cuda else value.detach().numpy()
+    return np.asarray(value)
+
+
+def _own_array(value: Any) -> Any:
+    return np.array(_array(value))
+
+
+def _with_time(tensor: Any) -> Any:
+    return tensor.unsqueeze(1)
+
+
+def _without_time(tensor: Any) -> Any:
+    return tensor.squeeze(1)

@@ -1,0 +1,443 @@
+"""Samples from the environments of one agent."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from runtime.rllib._core.lanes import Finished, Lanes
+from runtime.rllib._core.rollout import Rollout
+from runtime.rllib._core.types import DEFAULT_MODULE_ID, Config
+from runtime.rllib.core.columns import Columns
+from runtime.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from runtime.rllib.env._acting import Acting, action_converter, module_actions
+from runtime.rllib.env._vector import env_creator, info_list, make_vector_env
+from runtime.rllib.env.env_context import EnvContext
+from runtime.rllib.env.env_errors import StepFailedRecreateEnvError
+from runtime.rllib.env.env_runner import Collected, EnvRunner
+from runtime.rllib.env.single_agent_episode import SingleAgentEpisode
+from runtime.rllib.utils import metrics as names
+
+logger = logging.getLogger(__name__)
+
+COMPONENT_RL_MODULE = "rl_module"
+DEFAULT_AGENT_ID = "default_agent"
+
+# So many failures of environments in a row, without a step between them, and the runner gives up.
+MOST_FAILURES_IN_A_ROW = 10
+
+
+class SingleAgentEnvRunner(EnvRunner):
+    """Steps through N environments at once: one inference per step, arrays instead of episodes.
+
+    Rows go from time-major arrays straight into a rollout (`_core.lanes`); episodes are views of it.
+    """
+
+    def __init__(self, *, config: Config, **kwargs: Any) -> None:
+        """
+        Args:
+            config: an `AlgorithmConfig`.
+            kwargs: see `EnvRunner`, and "env_creator": what makes one environment of its `EnvContext`, for names that
+                are not registered in this process.
+        """
+        super().__init__(config=config, **kwargs)
+        self.num_envs = 0
+        self._creator = kwargs.get("env_creator")
+        self._seed: int | None = None
+        if self.config.seed is not None:
+            self._seed = int(self.config.seed) + 10_000 * self.worker_index
+        self._rng = np.random.default_rng(self._seed)
+        self._weights_seq = 0
+        self.num_env_steps_sampled_lifetime = 0
+        self._needs_reset = True
+        self._resetting: np.ndarray | None = None  # lanes whose next step is their environment's reset
+        self._failures = 0  # in a row
+        self._finished: deque[tuple[float, int, float]] = deque()  # return, length, seconds; not logged yet
+        self._time_after_sampling: float | None = None
+        has_env = kwargs.get("worker_index") != 0 or self.config.num_env_runners == 0
+        if has_env or self.config.create_env_on_local_worker:
+            self.make_env()
+        self.make_module()
+
+    # ------------------------------------------------------------ making
+
+    def make_env(self) -> None:
+        """Makes the vector environment; closes the one before. `config.env_config` may have changed."""
+        if self.env is not None:
+            self._close_env()
+        context = EnvContext(
+            self.config.env_config,
+            worker_index=self.worker_index,
+            num_workers=self.num_workers,
+            recreated_worker=self.recreated_worker,
+        )
+        creator = self._creator or env_creator(self.config)
+        self.env = make_vector_env(self.config, context, creator)
+        self.num_envs = self.env.num_envs
+        self._autoreset = getattr(self.env.metadata.get("autoreset_mode"), "name", "NEXT_STEP")
+        space = self.env.single_action_space
+        config = self.config
+        self._for_env = action_converter(space, unsquash=config.normalize_actions, clip=config.clip_actions)
+        if self._random_generator_is_new():
+            self._lanes = Lanes(self.num_envs)
+        self._needs_reset = True
+        if self.module is not None:
+            self._acting = Acting(self.module, self.num_envs, self._rng)
+
+    def _random_generator_is_new(self) -> bool:
+        lanes = getattr(self, "_lanes", None)
+        return lanes is None or lanes.num_envs != self.num_envs
+
+    def make_module(self) -> None:
+        """Makes the module; None if the configuration has none, for random actions."""
+        env = None if self.env is None else self.env.unwrapped
+        if self._seed is not None:
+            import torch
+
+            torch.manual_seed(self._seed)
+        try:
+            spec = self.config.get_rl_module_spec(env=env, spaces=self.get_spaces(), inference_only=True)
+            self.module = spec.build()
+        except NotImplementedError:
+            self.module = None
+            return
+        if self.env is not None:
+            self._acting = Acting(self.module, self.num_envs, self._rng)
+
+    def get_spaces(self) -> dict[str, tuple[Any, Any]]:
+        if self.env is None:
+            return self.spaces
+        single = (self.env.single_observation_space, self.env.single_action_space)
+        return {
+            INPUT_ENV_SPACES: (self.env.observation_space, self.env.action_space),
+            INPUT_ENV_SINGLE_SPACES: single,
+            DEFAULT_MODULE_ID: single,
+        }
+
+    # ------------------------------------------------------------ sampling
+
+    def sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+    ) -> list[SingleAgentEpisode]:
+        """Steps through the environments; by default as far as the configuration says.
+
+        Args:
+            num_timesteps: at least so many steps; up to N - 1 more. Episodes go on in the next call.
+            num_episodes: exactly so many complete episodes; environments are reset before.
+            explore: by default `config.explore`.
+            random_actions: actions of the action space instead of the module's.
+            force_reset: resets the environments before.
+
+        Returns:
+            Episodes and chunks of those that go on. Their arrays are views.
+        """
+        rollout = self._steps(
+            num_timesteps, num_episodes, explore, random_actions, force_reset=force_reset, keep_infos=True
+        )
+        episodes: list[SingleAgentEpisode] = []
+        if rollout is not None:
+            episodes = SingleAgentEpisode.views_of(
+                rollout,
+                observation_space=self.env.single_observation_space,
+                action_space=self.env.single_action_space,
+            )
+        return episodes
+
+    def collect(
+        self,
+        *,
+        env_steps: int | None = None,
+        episodes: int | None = None,
+        random_actions: bool = False,
+        explore: bool | None = None,
+        deadline_s: float | None = None,
+        keep_infos: bool = False,
+    ) -> Collected:
+        """Steps through the environments; by default as far as the configuration says.
+
+        Args:
+            env_steps, episodes, random_actions, explore: see `sample`.
+            deadline_s: seconds after which to return what there is then. It is looked at between steps.
+            keep_infos: whether the rollout has the environments' infos.
+        """
+        rollout = self._steps(
+            env_steps, episodes, explore, random_actions, deadline_s=deadline_s, keep_infos=keep_infos
+        )
+        rows = 0 if rollout is None else rollout.rows
+        rollouts = {} if rollout is None else {DEFAULT_MODULE_ID: rollout}
+        return Collected(rollouts, rows, rows, self.get_metrics(), self._weights_seq)
+
+    def _steps(
+        self,
+        env_steps: int | None,
+        episodes: int | None,
+        explore: bool | None,
+        random_actions: bool,
+        *,
+        force_reset: bool = False,
+        deadline_s: float | None = None,
+        keep_infos: bool = False,
+    ) -> Rollout | None:
+        if self.env is None:
+            raise ValueError(
+                f"Environment runner {self.worker_index} has no environment to sample from: remote runners sample"
+            )
+        if env_steps is not None and episodes is not None:
+            raise ValueError("Give a number of steps or of episodes to sample, not both")
+        if self.module is None and not random_actions:
+            raise ValueError(
+                f"Environment runner {self.worker_index} has no module: it can only act randomly"
+            )
+        began = time.perf_counter()
+        if self._time_after_sampling is not None:
+            self.metrics.log_value(names.TIME_BETWEEN_SAMPLING, began - self._time_after_sampling)
+        if explore is None:
+            explore = self.config.explore
+        if env_steps is None and episodes is None:
+            if self.config.batch_mode == "truncate_episodes":
+                env_steps = self.config.get_rollout_fragment_length(self.worker_index) * self.num_envs
+            else:
+                episodes = self.num_envs
+        if force_reset or self._needs_reset or episodes is not None:
+            self._reset()
+        deadline = None if deadline_s is None else began + deadline_s
+        rollout, finished = self._loop(env_steps, episodes, explore, random_actions, deadline, keep_infos)
+        self._needs_reset = episodes is not None
+        self._log(0 if rollout is None else rollout.rows, finished)
+        self._time_after_sampling = time.perf_counter()
+        self.metrics.log_value(names.SAMPLE_TIMER, self._time_after_sampling - began)
+        return rollout
+
+    def _loop(
+        self,
+        env_steps: int | None,
+        episodes: int | None,
+        explore: bool,
+        random_actions: bool,
+        deadline: float | None,
+        keep_infos: bool,
+    ) -> tuple[Rollout | None, Finished]:
+        """The loop that everything else is made fast for: no objects per step or environment, only arrays."""
+        lanes, env, acting, for_env = self._lanes, self.env, self._acting, self._for_env
+        clock, next_step = time.perf_counter, self._autoreset == "NEXT_STEP"
+        runners = self.config.num_env_runners or 1
+        lifetime = self.num_env_steps_sampled_lifetime
+        if env_steps is not None:  # with some room for steps that only reset
+            steps = math.ceil(env_steps / self.num_envs)
+            lanes.expect(steps + steps // 8 + 2 if next_step else steps)
+        ended = 0
+        while (lanes.rows < env_steps) if env_steps is not None else (ended < episodes):
+            if random_actions:
+                actions = env.action_space.sample()
+                columns = {Columns.ACTIONS: self._as_module_actions(actions)}
+            else:
+                columns, actions = acting.act(lanes.observations, explore, lifetime + lanes.rows * runners)
+                if actions is None:
+                    actions = columns[Columns.ACTIONS]
+                    if for_env is not None:
+                        actions = for_env(actions)
+            try:
+                observations, rewards, terminated, truncated, infos = env.step(actions)
+            except Exception as error:
+                self._recover(error)
+                env, acting, for_env = self.env, self._acting, self._for_env
+                continue
+            self._failures = 0
+            over = terminated | truncated
+            final_obs = None
+            is_over = bool(over.any())
+            if is_over and not next_step:
+                observations, final_obs = self._finals(over, observations, infos)
+            columns[Columns.REWARDS] = np.asarray(rewards, np.float32)
+            lanes.add(
+                columns,
+                observations,
+                terminated,
+                truncated,
+                now_s := clock(),
+                self._resetting,
+                final_obs,
+                info_list(infos, self.num_envs) if keep_infos and infos else None,
+            )
+            if acting is not None and acting.state is not None:
+                if self._resetting is not None:
+                    acting.reset(self._resetting)
+                if is_over and not next_step:
+                    acting.reset(over)
+            self._resetting = over if is_over and next_step else None
+            if is_over:
+                ended += int(over.sum())
+            if deadline is not None and now_s >= deadline:
+                break
+        return lanes.cut(episodes=episodes, state=None if acting is None else acting.state)
+
+    def _finals(
+        self, over: np.ndarray, observations: Any, infos: Mapping[str, Any]
+    ) -> tuple[Any, dict[int, Any]]:
+        """The observations to go on with, and the last ones of the episodes that ended, by lane."""
+        lanes = np.flatnonzero(over).tolist()
+        if self._autoreset == "SAME_STEP":
+            return observations, {lane: infos["final_obs"][lane] for lane in lanes}
+        from runtime.rllib._core import trees
+
+        last = {lane: trees.tree_map(np.copy, trees.take(observations, lane)) for lane in lanes}
+        observations, _ = self.env.reset(options={"reset_mask": over})
+        return observations, last
+
+    def _as_module_actions(self, actions: Any) -> Any:
+        return module_actions(self.env.single_action_space, actions, unsquash=self.config.normalize_actions)
+
+    def _reset(self) -> None:
+        """Resets all environments; steps of their episodes are lost."""
+        observations = self._reset_env()
+        if self._acting is not None:
+            self._acting.reset()
+        initial = None if self._acting is None else self._acting.initial_state
+        self._lanes.start(observations, time.perf_counter(), initial)
+
+    def _reset_env(self) -> Any:
+        while True:
+            try:
+                seed = self._seed if self._needs_reset else None
+                observations, _ = self.env.reset(seed=seed)
+            except Exception as error:
+                self._remake(error)
+                continue
+            self._needs_reset, self._resetting = False, None
+            return observations
+
+    def _recover(self, error: Exception) -> None:
+        """After a step that failed: new environments. The episodes that ran are lost, earlier ones stay.
+
+        Raises:
+            Exception: the error, if failed environments are not to be made anew, or too many failed in a row.
+        """
+        self._remake(error)
+        observations = self._reset_env()
+        if self._acting is not None:
+            self._acting.reset()
+        self._lanes.drop_open(observations, time.perf_counter())
+
+    def _remake(self, error: Exception) -> None:
+        expected = isinstance(error, StepFailedRecreateEnvError)
+        self._failures += 1
+        if (
+            not (expected or self.config.restart_failed_sub_environments)
+            or self._failures > MOST_FAILURES_IN_A_ROW
+        ):
+            raise error
+        if not expected:
+            logger.warning(
+                "An environment of runner %d failed and is made anew", self.worker_index, exc_info=error
+            )
+        self.make_env()
+
+    # ------------------------------------------------------------ metrics
+
+    def _log(self, steps: int, finished: Finished) -> None:
+        log = self.metrics.log_value
+        episodes = len(finished.lengths)
+        self.num_env_steps_sampled_lifetime += steps * (self.config.num_env_runners or 1)
+        log(names.NUM_ENV_STEPS_SAMPLED, steps, reduce="sum")
+        log((names.NUM_AGENT_STEPS_SAMPLED, DEFAULT_AGENT_ID), steps, reduce="sum")
+        log((names.NUM_MODULE_STEPS_SAMPLED, DEFAULT_MODULE_ID), steps, reduce="sum")
+        log(names.NUM_EPISODES, episodes, reduce="sum")
+        log(names.NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, reduce="lifetime_sum", with_throughput=True)
+        log((names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID), steps, reduce="lifetime_sum")
+        log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID), steps, reduce="lifetime_sum")
+        log(names.NUM_EPISODES_LIFETIME, episodes, reduce="lifetime_sum")
+        self._finished.extend(zip(finished.returns, finished.lengths, finished.durations_s, strict=True))
+        while len(self._finished) > self._window:  # only so many count
+            self._finished.popleft()
+
+    @property
+    def _window(self) -> int:
+        """How many of the last episodes this runner's means are of: all runners' together are of the number that the
+        configuration says."""
+        return max(
+            1, math.ceil(self.config.metrics_num_episodes_for_smoothing / (self.config.num_env_runners or 1))
+        )
+
+    def get_metrics(self) -> dict[str, Any]:
+        """The metrics since the last call, for `MetricsLogger.aggregate`."""
+        log, window = self.metrics.log_value, self._window
+        log(names.WEIGHTS_SEQ_NO, self._weights_seq, reduce="mean", window=1)
+        for total, length, seconds in self._finished:
+            log(names.EPISODE_LEN_MEAN, length, window=window)
+            log(names.EPISODE_RETURN_MEAN, total, window=window)
+            log(names.EPISODE_DURATION_SEC_MEAN, seconds, window=window)
+            log((names.EPISODE_AGENT_RETURN_MEAN, DEFAULT_AGENT_ID), total, window=window)
+            log((names.EPISODE_MODULE_RETURN_MEAN, DEFAULT_MODULE_ID), total, window=window)
+            log(names.EPISODE_LEN_MIN, length, reduce="min", window=window)
+            log(names.EPISODE_LEN_MAX, length, reduce="max", window=window)
+            log(names.EPISODE_RETURN_MIN, total, reduce="min", window=window)
+            log(names.EPISODE_RETURN_MAX, total, reduce="max", window=window)
+        self._finished.clear()
+        return self.metrics.reduce()
+
+    # ------------------------------------------------------------ state
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """By component: "rl_module", "num_env_steps_sampled_lifetime" and "weights_seq_no".
+
+        Args:
+            components: names, or one; None: all.
+            not_components: names, or one, to leave out.
+        """
+        state: dict[str, Any] = {names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime}
+        if self.module is not None and _is_wanted(COMPONENT_RL_MODULE, components, not_components):
+            state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
+            state[names.WEIGHTS_SEQ_NO] = self._weights_seq
+        return state
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` gives. The module's state may be that of a multi-module with a default module.
+
+        Weights whose "weights_seq_no" is not 0 and not newer than the runner's are left aside.
+        """
+        weights = state.get(COMPONENT_RL_MODULE)
+        if weights is not None:
+            number = state.get(names.WEIGHTS_SEQ_NO, 0)
+            if number == 0 or number > self._weights_seq:
+                if DEFAULT_MODULE_ID in weights:
+                    weights = weights[DEFAULT_MODULE_ID]
+                self.module.set_state(weights)
+            self._weights_seq = number or self._weights_seq
+        if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
+            self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
+
+    def stop(self) -> None:
+        if self.env is not None:
+            self._close_env()
+
+    def _close_env(self) -> None:
+        env, self.env = self.env, None
+        try:
+            env.close()
+        except Exception:
+            logger.warning(
+                "An environment of runner %d could not be closed", self.worker_index, exc_info=True
+            )
+
+
+def _is_wanted(name: str, components: Any, not_components: Any) -> bool:
+    def among(given: Any) -> bool:
+        return name in ([given] if isinstance(given, str) else given)
+
+    if not_components is not None and among(not_components):
+        return False
+    return components is None or among(components)

@@ -1,0 +1,729 @@
+"""The episode of one agent, or a chunk of it."""
+
+from __future__ import annotations
+
+import copy
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from runtime.rllib._core import trees
+from runtime.rllib._core.rollout import Rollout, Segments
+from runtime.rllib.core.columns import Columns
+from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
+
+Buffer = InfiniteLookbackBuffer
+Indices = int | slice | Sequence[int] | None
+
+
+class SingleAgentEpisode:
+    """Observations, actions, rewards, infos and a module's outputs of an episode, or of a chunk of one.
+
+    With n steps there are n actions, rewards and outputs, and n + 1 observations and infos: action t follows
+    observation t, reward t follows action t. Before time step 0 of a chunk there may be a lookback of earlier steps.
+    Items are lists while the episode grows; `to_numpy` makes arrays of them.
+
+    Attributes:
+        id_: the same for all chunks of an episode.
+        t_started: the time step in its episode at which the chunk starts.
+        t: the time step in its episode at which the chunk ends, so far.
+        is_terminated: whether the episode ended by itself.
+        is_truncated: whether a limit ended it.
+        observations, infos, actions, rewards: each an `InfiniteLookbackBuffer`.
+        extra_model_outputs: a buffer per name of output.
+        agent_id, module_id, multi_agent_episode_id: what it belongs to, if that is known.
+    """
+
+    __slots__ = (
+        "_action_space",
+        "_custom_data",
+        "_infos",
+        "_last_step_time",
+        "_observation_space",
+        "_start_time",
+        "actions",
+        "agent_id",
+        "extra_model_outputs",
+        "id_",
+        "is_terminated",
+        "is_truncated",
+        "module_id",
+        "multi_agent_episode_id",
+        "observations",
+        "rewards",
+        "t",
+        "t_started",
+    )
+
+    def __init__(
+        self,
+        id_: str | None = None,
+        *,
+        observations: list[Any] | Buffer | None = None,
+        observation_space: Any = None,
+        infos: list[dict[str, Any]] | Buffer | None = None,
+        actions: list[Any] | Buffer | None = None,
+        action_space: Any = None,
+        rewards: list[float] | Buffer | None = None,
+        terminated: bool = False,
+        truncated: bool = False,
+        extra_model_outputs: Mapping[str, Any] | None = None,
+        t_started: int | None = None,
+        len_lookback_buffer: int | str = "auto",
+        agent_id: Any = None,
+        module_id: str | None = None,
+        multi_agent_episode_id: str | None = None,
+    ) -> None:
+        """
+        Args:
+            id_: a random one by default.
+            observations, infos, actions, rewards: what there is already, as lists or buffers. One observation more
+                than actions.
+            extra_model_outputs: lists or buffers, as long as `actions`.
+            t_started: 0 by default.
+            len_lookback_buffer: how many steps of the given lists lie before the chunk; "auto": all.
+
+        Raises:
+            ValueError: the lengths do not fit together.
+        """
+        self.id_ = uuid.uuid4().hex if id_ is None else id_
+        self.agent_id, self.module_id, self.multi_agent_episode_id = (
+            agent_id,
+            module_id,
+            multi_agent_episode_id,
+        )
+        given = 0 if rewards is None else len(rewards)
+        lookback = given if len_lookback_buffer == "auto" else min(int(len_lookback_buffer), given)
+
+        def buffer(items: Any, space: Any = None) -> Buffer:
+            return items if isinstance(items, Buffer) else Buffer(items, lookback, space)
+
+        self.observations = buffer(observations)
+        self.actions = buffer(actions)
+        self.rewards = buffer(rewards)
+        self._infos: Buffer | None = (
+            None if infos is None or (isinstance(infos, list) and not infos) else buffer(infos)
+        )
+        self.extra_model_outputs: dict[str, Buffer] = {
+            name: buffer(values) for name, values in (extra_model_outputs or {}).items()
+        }
+        self.observation_space = self.observations.space if observation_space is None else observation_space
+        self.action_space = self.actions.space if action_space is None else action_space
+        self.is_terminated, self.is_truncated = terminated, truncated
+        self.t_started = t_started or 0
+        self.t = self.t_started + len(self.rewards)
+        self._custom_data: dict[str, Any] = {}
+        self._start_time: float | None = None
+        self._last_step_time: float | None = None
+        self.validate()
+
+    # ------------------------------------------------------------ growing
+
+    def add_env_reset(self, observation: Any, infos: dict[str, Any] | None = None) -> None:
+        """Adds what `env.reset()` gave.
+
+        Raises:
+            ValueError: the episode has been reset already.
+        """
+        if self.is_reset or self.is_done or self.t_started:
+            raise ValueError(f"{self!r} has been reset already: make a new episode")
+        self.observations.append(observation)
+        self.infos.append(infos or {})
+        self._start_time = time.perf_counter()
+
+    def add_env_step(
+        self,
+        observation: Any,
+        action: Any,
+        reward: float,
+        infos: dict[str, Any] | None = None,
+        *,
+        terminated: bool = False,
+        truncated: bool = False,
+        extra_model_outputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Adds an action and what `env.step(action)` gave.
+
+        Args:
+            extra_model_outputs: the other outputs that the module gave with the action.
+
+        Raises:
+            ValueError: the episode is done, or has not been reset.
+        """
+        if self.is_done:
+            raise ValueError(f"{self!r} is done: no step can be added")
+        if not self.is_reset:
+            raise ValueError(f"{self!r} has no observation yet: call `add_env_reset` first")
+        infos_buffer = self.infos
+        self.observations.append(observation)
+        self.actions.append(action)
+        self.rewards.append(reward)
+        infos_buffer.append(infos or {})
+        for name, value in (extra_model_outputs or {}).items():
+            buffer = self.extra_model_outputs.get(name)
+            if buffer is None:
+                buffer = self.extra_model_outputs[name] = Buffer()
+            buffer.append(value)
+        self.t += 1
+        self.is_terminated, self.is_truncated = bool(terminated), bool(truncated)
+        self._last_step_time = time.perf_counter()
+        if self._start_time is None:  # the continuation of a cut episode
+            self._start_time = self._last_step_time
+
+    def validate(self) -> None:
+        """Checks that the lengths fit together.
+
+        Raises:
+            ValueError: they do not.
+        """
+        steps = self.t - self.t_started
+        rewards = self.rewards.len_incl_lookback()
+        if rewards != self.actions.len_incl_lookback():
+            raise ValueError(
+                f"Episode {self.id_} has {len(self.actions)} actions but {len(self.rewards)} rewards"
+            )
+        observations = self.observations.len_incl_lookback()
+        if observations != rewards + 1 and (observations or rewards):
+            raise ValueError(
+                f"Episode {self.id_} has {observations} observations and {rewards} rewards: there must be one "
+                "observation more than rewards"
+            )
+        if self._infos is not None and self._infos.len_incl_lookback() not in (0, observations):
+            raise ValueError(
+                f"Episode {self.id_} has {observations} observations but {len(self._infos)} infos"
+            )
+        for name, values in self.extra_model_outputs.items():
+            if len(values) != steps:
+                raise ValueError(f"Episode {self.id_} has {steps} steps but {len(values)} values of {name!r}")
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def infos(self) -> Buffer:
+        """One dict per observation."""
+        if self._infos is None:  # nobody gave any: most environments never do, so they are made on demand
+            self._infos = Buffer(
+                [{} for _ in range(self.observations.len_incl_lookback())], self.observations.lookback
+            )
+        return self._infos
+
+    @infos.setter
+    def infos(self, value: Buffer) -> None:
+        self._infos = value
+
+    @property
+    def observation_space(self) -> Any:
+        """The gymnasium space of an observation, or None."""
+        return self._observation_space
+
+    @observation_space.setter
+    def observation_space(self, value: Any) -> None:
+        self._observation_space = self.observations.space = value
+
+    @property
+    def action_space(self) -> Any:
+        """The gymnasium space of an action, or None."""
+        return self._action_space
+
+    @action_space.setter
+    def action_space(self, value: Any) -> None:
+        self._action_space = self.actions.space = value
+
+    @property
+    def custom_data(self) -> dict[str, Any]:
+        """For callbacks and connectors to keep what they want."""
+        return self._custom_data
+
+    @property
+    def is_reset(self) -> bool:
+        """Whether there is an observation."""
+        return self.observations.len_incl_lookback() > 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode has ended."""
+        return self.is_terminated or self.is_truncated
+
+    @property
+    def is_numpy(self) -> bool:
+        """Whether the items are arrays."""
+        return self.observations.finalized
+
+    def __len__(self) -> int:
+        """The number of steps, without the lookback."""
+        return self.t - self.t_started
+
+    def env_steps(self) -> int:
+        """The number of steps of the environment."""
+        return len(self)
+
+    def agent_steps(self) -> int:
+        """The number of steps of the agent."""
+        return len(self)
+
+    def get_return(self) -> float:
+        """The sum of the rewards of this chunk."""
+        rewards = self.rewards.get()
+        return float(np.sum(rewards)) if len(rewards) else 0.0
+
+    def get_duration_s(self) -> float:
+        """Seconds from the reset to the last step; 0 if there was no step, or the times are unknown."""
+        if self._start_time is None or self._last_step_time is None:
+            return 0.0
+        return self._last_step_time - self._start_time
+
+    def __repr__(self) -> str:
+        return f"SAEps(len={len(self)} done={self.is_done} R={self.get_return()} id_={self.id_})"
+
+    # ------------------------------------------------------------ reading and writing
+
+    def get_observations(
+        self,
+        indices: Indices = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: float | None = None,
+        one_hot_discrete: bool = False,
+    ) -> Any:
+        """Observations; for the arguments of all getters see `InfiniteLookbackBuffer.get`."""
+        return self.observations.get(
+            indices,
+            neg_index_as_lookback=neg_index_as_lookback,
+            fill=fill,
+            one_hot_discrete=one_hot_discrete,
+        )
+
+    def get_infos(
+        self, indices: Indices = None, *, neg_index_as_lookback: bool = False, fill: Any = None
+    ) -> Any:
+        """Info dicts."""
+        return self.infos.get(indices, neg_index_as_lookback=neg_index_as_lookback, fill=fill)
+
+    def get_actions(
+        self,
+        indices: Indices = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: float | None = None,
+        one_hot_discrete: bool = False,
+    ) -> Any:
+        """Actions."""
+        return self.actions.get(
+            indices,
+            neg_index_as_lookback=neg_index_as_lookback,
+            fill=fill,
+            one_hot_discrete=one_hot_discrete,
+        )
+
+    def get_rewards(
+        self, indices: Indices = None, *, neg_index_as_lookback: bool = False, fill: float | None = None
+    ) -> Any:
+        """Rewards."""
+        return self.rewards.get(indices, neg_index_as_lookback=neg_index_as_lookback, fill=fill)
+
+    def get_extra_model_outputs(
+        self,
+        key: str | None = None,
+        indices: Indices = None,
+        *,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+    ) -> Any:
+        """One of the module's outputs, or a dict of all.
+
+        Raises:
+            KeyError: there is no such output.
+        """
+        if key is None:
+            return {
+                name: values.get(indices, neg_index_as_lookback=neg_index_as_lookback, fill=fill)
+                for name, values in self.extra_model_outputs.items()
+            }
+        return self._output(key).get(indices, neg_index_as_lookback=neg_index_as_lookback, fill=fill)
+
+    def set_observations(
+        self, *, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrites observations; for the arguments of all setters see `InfiniteLookbackBuffer.set`."""
+        self.observations.set(new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+
+    def set_actions(
+        self, *, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrites actions."""
+        self.actions.set(new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+
+    def set_rewards(
+        self, *, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrites rewards."""
+        self.rewards.set(new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+
+    def set_extra_model_outputs(
+        self, *, key: str, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
+    ) -> None:
+        """Overwrites an output, or adds a new one for all steps.
+
+        Raises:
+            KeyError: the output is new and `at_indices` is given.
+        """
+        if key in self.extra_model_outputs or at_indices is not None:
+            self._output(key).set(
+                new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback
+            )
+            return
+        given = Buffer(new_data)
+        if len(given) != len(self):
+            raise ValueError(f"{key!r} has {len(given)} values for {len(self)} steps")
+        self.extra_model_outputs[key] = given
+
+    def _output(self, key: str) -> Buffer:
+        try:
+            return self.extra_model_outputs[key]
+        except KeyError:
+            known = ", ".join(sorted(self.extra_model_outputs)) or "none"
+            raise KeyError(f"Episode {self.id_} has no module output {key!r}; it has: {known}") from None
+
+    # ------------------------------------------------------------ parts and joins
+
+    def to_numpy(self) -> SingleAgentEpisode:
+        """Makes arrays of the lists, infos excepted; returns the episode itself."""
+        for buffer in (self.observations, self.actions, self.rewards, *self.extra_model_outputs.values()):
+            buffer.finalize()
+        return self
+
+    def concat_episode(self, other: SingleAgentEpisode) -> None:
+        """Appends the chunk that continues this one.
+
+        Raises:
+            ValueError: it is of another episode, does not start where this one ends, or this one is done.
+        """
+        if other.id_ != self.id_:
+            raise ValueError(f"Episode {other.id_} cannot continue episode {self.id_}")
+        if self.is_done or self.t != other.t_started:
+            raise ValueError(
+                f"The chunk that starts at time step {other.t_started} cannot continue one that "
+                f"{'is done' if self.is_done else 'ends'} at {self.t}"
+            )
+        mine, its = self.observations.get(-1), other.observations.get(0)
+        if not all(np.array_equal(a, b) for a, b in zip(trees.leaves(mine), trees.leaves(its), strict=True)):
+            raise ValueError(
+                f"The chunks of episode {self.id_} do not have the same observation where they meet"
+            )
+        missing = self.extra_model_outputs.keys() ^ other.extra_model_outputs.keys()
+        if missing and len(self) and len(other):
+            raise ValueError(f"Only one of the chunks of episode {self.id_} has {', '.join(sorted(missing))}")
+        infos = self.infos
+        self.observations.pop()
+        infos.pop()
+        self.observations.concat(other.observations)
+        infos.concat(other.infos)
+        self.actions.concat(other.actions)
+        self.rewards.concat(other.rewards)
+        for name, values in other.extra_model_outputs.items():
+            self.extra_model_outputs.setdefault(name, Buffer()).concat(values)
+        self.t = other.t
+        self.is_terminated, self.is_truncated = other.is_terminated, other.is_truncated
+        self._last_step_time = other._last_step_time
+        self._custom_data.update(other._custom_data)
+        self.validate()
+
+    def cut(self, len_lookback_buffer: int = 0) -> SingleAgentEpisode:
+        """An episode without steps that continues this one; its lookback has up to that many steps of this one.
+
+        Raises:
+            ValueError: the episode is done.
+        """
+        if self.is_done or len_lookback_buffer < 0:
+            raise ValueError(f"{self!r} cannot be cut with a lookback of {len_lookback_buffer} steps")
+        steps = min(len_lookback_buffer, self.rewards.len_incl_lookback())
+        result = SingleAgentEpisode(
+            self.id_,
+            observations=_tail(self.observations, steps + 1, steps),
+            observation_space=self.observation_space,
+            infos=None if self._infos is None else _tail(self._infos, steps + 1, steps),
+            actions=_tail(self.actions, steps, steps),
+            action_space=self.action_space,
+            rewards=_tail(self.rewards, steps, steps),
+            extra_model_outputs={
+                name: _tail(values, steps, steps) for name, values in self.extra_model_outputs.items()
+            },
+            t_started=self.t,
+            agent_id=self.agent_id,
+            module_id=self.module_id,
+            multi_agent_episode_id=self.multi_agent_episode_id,
+        )
+        result._custom_data = copy.deepcopy(self._custom_data)
+        return result
+
+    def __getitem__(self, item: slice) -> SingleAgentEpisode:
+        if not isinstance(item, slice):
+            raise TypeError(f"An episode takes slices, as in `episode[3:5]`, not {item!r}")
+        return self.slice(item)
+
+    def slice(self, slice_: slice, len_lookback_buffer: int | None = None) -> SingleAgentEpisode:
+        """The chunk of these time steps; its arrays are views of this one's.
+
+        Args:
+            slice_: of the steps, without the lookback; without a step.
+            len_lookback_buffer: how many steps before it to take along, if there are as many; by default as many as
+                this episode has.
+
+        Raises:
+            ValueError: the slice has a step other than 1.
+        """
+        start, stop, step = slice_.indices(len(self))
+        if step != 1:
+            raise ValueError(f"An episode's slice cannot have the step {step}")
+        stop = max(start, stop)
+        wanted = self.rewards.lookback if len_lookback_buffer is None else len_lookback_buffer
+
+        def part(buffer: Buffer, more: int) -> Buffer:
+            lookback = min(wanted, buffer.lookback + start)
+            first = buffer.lookback + start - lookback
+            data = (
+                buffer.data[first : buffer.lookback + stop + more] if isinstance(buffer.data, list) else None
+            )
+            if data is None:
+                data = trees.take(buffer.data, slice(first, buffer.lookback + stop + more))
+            return Buffer(data, lookback, buffer.space)
+
+        at_end = stop == len(self)
+        result = SingleAgentEpisode(
+            self.id_,
+            observations=part(self.observations, 1),
+            observation_space=self.observation_space,
+            infos=None if self._infos is None else part(self._infos, 1),
+            actions=part(self.actions, 0),
+            action_space=self.action_space,
+            rewards=part(self.rewards, 0),
+            extra_model_outputs={name: part(values, 0) for name, values in self.extra_model_outputs.items()},
+            terminated=at_end and self.is_terminated,
+            truncated=at_end and self.is_truncated,
+            t_started=self.t_started + start,
+            agent_id=self.agent_id,
+            module_id=self.module_id,
+            multi_agent_episode_id=self.multi_agent_episode_id,
+        )
+        return result
+
+    # ------------------------------------------------------------ other forms
+
+    def get_data_dict(self) -> dict[str, Any]:
+        """The steps as columns: "obs", "infos", "actions", "rewards", "terminateds", "truncateds", "t", "eps_id" and
+        the module's outputs. Lists, or arrays once `to_numpy` was called."""
+        steps = len(self)
+        terminateds, truncateds = [False] * steps, [False] * steps
+        if steps:
+            terminateds[-1], truncateds[-1] = self.is_terminated, self.is_truncated
+        rows: dict[str, Any] = {
+            Columns.T: [*range(self.t_started, self.t)],
+            Columns.EPS_ID: [self.id_] * steps,
+            Columns.TERMINATEDS: terminateds,
+            Columns.TRUNCATEDS: truncateds,
+        }
+        if self.is_numpy:
+            rows = {name: np.array(values) for name, values in rows.items()}
+        return {
+            **rows,
+            Columns.OBS: self.get_observations(slice(0, steps)),
+            Columns.INFOS: self.get_infos(slice(0, steps)),
+            Columns.ACTIONS: self.get_actions(),
+            Columns.REWARDS: self.get_rewards(),
+            **self.get_extra_model_outputs(),
+        }
+
+    def get_state(self) -> dict[str, Any]:
+        """What `from_state` makes an equal episode of; it can be pickled."""
+        return {
+            "id_": self.id_,
+            "agent_id": self.agent_id,
+            "module_id": self.module_id,
+            "multi_agent_episode_id": self.multi_agent_episode_id,
+            "observations": self.observations.get_state(),
+            "actions": self.actions.get_state(),
+            "rewards": self.rewards.get_state(),
+            "infos": self.infos.get_state(),
+            "extra_model_outputs": {k: values.get_state() for k, values in self.extra_model_outputs.items()},
+            "is_terminated": self.is_terminated,
+            "is_truncated": self.is_truncated,
+            "t_started": self.t_started,
+            "t": self.t,
+            "_observation_space": self._observation_space,
+            "_action_space": self._action_space,
+            "_start_time": self._start_time,
+            "_last_step_time": self._last_step_time,
+            "custom_data": self._custom_data,
+        }
+
+    @staticmethod
+    def from_state(state: dict[str, Any]) -> SingleAgentEpisode:
+        """The episode that gave this state."""
+        episode = SingleAgentEpisode(
+            state["id_"],
+            observations=Buffer.from_state(state["observations"]),
+            observation_space=state["_observation_space"],
+            infos=Buffer.from_state(state["infos"]),
+            actions=Buffer.from_state(state["actions"]),
+            action_space=state["_action_space"],
+            rewards=Buffer.from_state(state["rewards"]),
+            extra_model_outputs={
+                name: Buffer.from_state(values)
+                for name, values in (state["extra_model_outputs"] or {}).items()
+            },
+            terminated=state["is_terminated"],
+            truncated=state["is_truncated"],
+            t_started=state["t_started"],
+            agent_id=state["agent_id"],
+            module_id=state["module_id"],
+            multi_agent_episode_id=state["multi_agent_episode_id"],
+        )
+        episode._start_time, episode._last_step_time = state["_start_time"], state["_last_step_time"]
+        episode._custom_data = state.get("custom_data", {})
+        return episode
+
+    @classmethod
+    def views_of(
+        cls,
+        rollout: Rollout,
+        *,
+        observation_space: Any = None,
+        action_space: Any = None,
+        module_id: str | None = None,
+    ) -> list[SingleAgentEpisode]:
+        """An episode for each segment, in their order. Their arrays are views: of the rollout's, and, for
+        observations, of one copy that has each segment's final one behind its rows."""
+        segments = rollout.segments
+        count = len(segments)
+        last_rows = segments.last_rows
+        observations = _with_extra_row(
+            rollout.columns[Columns.OBS], rollout.final_obs, last_rows, before=False
+        )
+        starts, lengths = segments.starts.tolist(), segments.lengths.tolist()
+        outputs = {
+            name: column
+            for name, column in rollout.columns.items()
+            if name not in (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
+        }
+        states = None
+        if rollout.state_in is not None and Columns.STATE_OUT in outputs:
+            # The state before a segment's first row is the lookback of what the module gave.
+            states = _with_extra_row(
+                outputs.pop(Columns.STATE_OUT), rollout.state_in, segments.starts, before=True
+            )
+        episodes = []
+        for number in range(count):
+            start, steps = starts[number], lengths[number]
+            rows, with_one_more = (
+                slice(start, start + steps),
+                slice(start + number, start + number + steps + 1),
+            )
+            episode = cls.__new__(cls)
+            episode.id_ = segments.episode_ids[number]
+            episode.agent_id = None if segments.agent_ids is None else segments.agent_ids[number]
+            episode.module_id, episode.multi_agent_episode_id = module_id, None
+            episode.observations = Buffer(trees.take(observations, with_one_more), 0, observation_space)
+            episode.actions = Buffer(trees.take(rollout.columns[Columns.ACTIONS], rows), 0, action_space)
+            episode.rewards = Buffer(rollout.columns[Columns.REWARDS][rows])
+            episode.extra_model_outputs = {
+                name: Buffer(trees.take(column, rows)) for name, column in outputs.items()
+            }
+            if states is not None:
+                episode.extra_model_outputs[Columns.STATE_OUT] = Buffer(trees.take(states, with_one_more), 1)
+            episode._infos = None if rollout.infos is None else Buffer([{}, *rollout.infos[rows]])
+            episode._observation_space, episode._action_space = observation_space, action_space
+            episode.is_terminated = bool(segments.terminated[number])
+            episode.is_truncated = bool(segments.truncated[number])
+            episode.t_started = int(segments.t_started[number])
+            episode.t = episode.t_started + steps
+            episode._custom_data = {}
+            episode._start_time = episode._last_step_time = None
+            episodes.append(episode)
+        return episodes
+
+
+def to_rollout(episodes: Sequence[SingleAgentEpisode], initial_state: Any = None) -> Rollout:
+    """The steps of the episodes, without their lookbacks; those without steps are left out. Copies.
+
+    Args:
+        episodes: their module's outputs must have the same names. Infos are taken along if one has any.
+        initial_state: a recurrent module's state at the start of an episode; zeros by default.
+
+    Raises:
+        ValueError: no episode has a step.
+    """
+    chunks = [episode for episode in episodes if len(episode)]
+    if not chunks:
+        raise ValueError(f"None of {len(episodes)} episodes has a step")
+    numpy = [_columns_of(episode, initial_state) for episode in chunks]
+    first = numpy[0][0]
+    infos = None
+    if any(episode._infos is not None for episode in chunks):
+        infos = [info for episode in chunks for info in episode.get_infos(slice(1, None))]
+    has_agents = any(episode.agent_id is not None for episode in chunks)
+    states = [state for _, _, state in numpy]
+    return Rollout(
+        {name: trees.concatenate([columns[name] for columns, _, _ in numpy]) for name in first},
+        Segments(
+            np.array([len(episode) for episode in chunks], np.int64),
+            np.array([episode.is_terminated for episode in chunks], bool),
+            np.array([episode.is_truncated for episode in chunks], bool),
+            [episode.id_ for episode in chunks],
+            np.array([episode.t_started for episode in chunks], np.int64),
+            [episode.agent_id for episode in chunks] if has_agents else None,
+        ),
+        trees.stack([final for _, final, _ in numpy]),
+        None if states[0] is None else trees.stack(states),
+        infos,
+    )
+
+
+def _columns_of(episode: SingleAgentEpisode, initial_state: Any) -> tuple[dict[str, Any], Any, Any]:
+    """Its columns, its last observation and the state before its first step."""
+    steps = len(episode)
+
+    def arrays(buffer: Buffer, rows: slice) -> Any:
+        values = buffer.get(rows)
+        return trees.stack(values) if isinstance(values, list) else values
+
+    columns = {
+        Columns.OBS: arrays(episode.observations, slice(0, steps)),
+        Columns.ACTIONS: arrays(episode.actions, slice(0, steps)),
+        Columns.REWARDS: np.asarray(arrays(episode.rewards, slice(0, steps)), np.float32),
+        **{name: arrays(values, slice(0, steps)) for name, values in episode.extra_model_outputs.items()},
+    }
+    final = episode.observations.get(steps)
+    outs = episode.extra_model_outputs.get(Columns.STATE_OUT)
+    if outs is None:
+        return columns, final, None
+    if outs.lookback:
+        return columns, final, outs.get(-1, neg_index_as_lookback=True)
+    zero = trees.tree_map(np.zeros_like, outs.get(0))
+    return columns, final, zero if initial_state is None else initial_state
+
+
+def _with_extra_row(rows: Any, extra: Any, at: np.ndarray, *, before: bool) -> Any:
+    """The rows, with an extra one before or behind each of the rows `at`; copies."""
+
+    def joined(column: np.ndarray, more: np.ndarray) -> np.ndarray:
+        result = np.empty((len(column) + len(more), *column.shape[1:]), column.dtype)
+        places = at + np.arange(len(at)) + (0 if before else 1)
+        mask = np.ones(len(result), bool)
+        mask[places] = False
+        result[mask] = column
+        result[places] = more
+        return result
+
+    return trees.tree_map(joined, rows, extra)
+
+
+def _tail(buffer: Buffer, items: int, lookback: int) -> Buffer:
+    """The last items, as lists."""
+    length = buffer.len_incl_lookback()
+    first = max(0, length - items)
+    if isinstance(buffer.data, list):
+        return Buffer(buffer.data[first:], lookback, buffer.space)
+    return Buffer([trees.take(buffer.data, row) for row in range(first, length)], lookback, buffer.space)

@@ -1,0 +1,1 @@
+"""Exploration: how actions are drawn around those that a module holds for best."""
