@@ -11,7 +11,7 @@ row then moves to the next fragment, because nothing can be learned from half a 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -28,10 +28,32 @@ ALL = "__all__"  # in the dicts of terminations and truncations, the key of the 
 class Lane:
     """The steps of one agent in one episode since its last segment."""
 
-    __slots__ = ("agent_id", "ended", "episode_id", "obs", "rows", "state", "state_in", "steps", "t_started", "table", "total", "waiting")  # fmt: skip
+    __slots__ = (
+        "agent_id",
+        "ended",
+        "episode_id",
+        "obs",
+        "rows",
+        "slot",
+        "state",
+        "state_in",
+        "steps",
+        "t_started",
+        "table",
+        "total",
+        "waiting",
+    )
 
-    def __init__(self, agent_id: AgentID, episode_id: str, table: RowTable, obs: Any, state: Any) -> None:
+    def __init__(self, agent_id: AgentID, episode_id: str, table: RowTable, obs: Any, slot: int = 0) -> None:
+        """
+        Args:
+            agent_id, episode_id: whose steps they are.
+            table: of the module that acts for the agent.
+            obs: the agent's first observation.
+            slot: the number of the environment.
+        """
         self.agent_id = agent_id
+        self.slot = slot
         self.episode_id = episode_id
         self.table = table
         self.rows: list[int] = []
@@ -41,8 +63,8 @@ class Lane:
         self.ended = False
         self.steps = 0  # actions in the episode
         self.total = 0.0  # rewards in the episode
-        self.state = state  # of a recurrent module, before its next row
-        self.state_in = state  # and before the first of `rows`
+        self.state = table.initial_state  # of a recurrent module, before its next row
+        self.state_in = self.state  # and before the first of `rows`
 
     def act(self, row: int, state: Any = None) -> None:
         """The agent acts on its observation. `state`: a recurrent module's state after this row."""
@@ -116,7 +138,7 @@ class RowTable:
                 )
             )
 
-    def cut(self, lanes: Iterable[Lane], *, keep: bool = True) -> Rollout | None:
+    def cut(self, lanes: Sequence[Lane], *, keep: bool = True) -> Rollout | None:
         """Takes out everything sampled so far, and starts the next fragment.
 
         Args:
@@ -191,8 +213,8 @@ def stack_as(column: Tree, items: list[Any]) -> Tree:
 class AgentEpisode:
     """The agents of one episode of one environment.
 
-    It has started with `reset`. Before each step, every lane in `acting` gets a row (`Lane.act`); then `step` takes what
-    the environment gave.
+    `reset` starts it. Before each step, every lane in `acting` gets a row (`Lane.act`); then `step` takes what the
+    environment gave.
     """
 
     __slots__ = ("_lane_for", "acting", "early_rewards", "id", "lanes", "length")
@@ -293,3 +315,15 @@ class AgentEpisode:
         for agent_id, reward in self.early_rewards.items():
             totals[agent_id] = totals.get(agent_id, 0.0) + reward
         return totals
+
+
+def batch_of(items: Sequence[Any]) -> Tree:
+    """Items as one tree of arrays [len(items), ...]. Modules compute in 32 bits, so 64-bit floats become narrower."""
+    first = items[0]
+    if isinstance(first, dict | tuple):
+        return trees.tree_map(lambda *parts: _narrow(np.array(parts)), first, *items[1:])
+    return _narrow(np.array(items))
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype == np.float64 else array

@@ -382,6 +382,15 @@ class MultiAgentEpisode(AgentItems):
             )
         return float(total)
 
+    def agent_returns(self) -> dict[AgentID, float]:
+        """The sum of each agent's rewards, with those before its first action and of a hanging step."""
+        totals = {agent_id: episode.get_return() for agent_id, episode in self.agent_episodes.items()}
+        hanging = {agent_id: reward for agent_id, (_, reward, _) in self._hanging.items()}
+        for more in (self._early_rewards, hanging):
+            for agent_id, reward in more.items():
+                totals[agent_id] = totals.get(agent_id, 0.0) + reward
+        return totals
+
     def get_duration_s(self) -> float:
         """Seconds from the reset to the last step; 0 if there was no step."""
         if self._start_time is None or self._last_step_time is None:

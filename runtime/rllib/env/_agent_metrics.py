@@ -1,0 +1,98 @@
+"""Metrics of episodes with several agents."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from .._core.rollout import Rollout
+from .._core.types import AgentID, Config, ModuleID
+from ..utils import metrics as names
+from ..utils.metrics.metrics_logger import MetricsLogger
+
+
+@dataclasses.dataclass(slots=True)
+class FinishedEpisode:
+    """What is reported of an episode that ended.
+
+    length: steps of the environment.
+    agent_returns, agent_steps, modules: by agent; returns have all rewards, those before an agent's first action too.
+    """
+
+    length: int
+    duration_s: float
+    agent_returns: dict[AgentID, float]
+    agent_steps: dict[AgentID, int]
+    modules: dict[AgentID, ModuleID]
+
+
+class AgentMetrics:
+    """Logs steps and episodes of a runner under RLlib's names."""
+
+    def __init__(self, logger: MetricsLogger, config: Config) -> None:
+        """
+        Args:
+            logger: the runner's.
+            config: says of how many episodes of all runners together the means are.
+        """
+        self._logger = logger
+        runners = config.num_env_runners or 1
+        self._window = max(1, math.ceil(config.metrics_num_episodes_for_smoothing / runners))
+        self._finished: deque[FinishedEpisode] = deque(maxlen=self._window)
+        self._episodes = 0
+
+    def finished(self, episode: FinishedEpisode) -> None:
+        """An episode ended."""
+        self._finished.append(episode)
+        self._episodes += 1
+
+    def sampled(self, env_steps: int, rollouts: Mapping[ModuleID, Rollout]) -> None:
+        """A call has sampled these steps."""
+        log = self._logger.log_value
+        self._count(
+            names.NUM_ENV_STEPS_SAMPLED, names.NUM_ENV_STEPS_SAMPLED_LIFETIME, env_steps, throughput=True
+        )
+        self._count(names.NUM_EPISODES, names.NUM_EPISODES_LIFETIME, self._episodes)
+        self._episodes = 0
+        agents: dict[str, int] = {}
+        for module_id, rollout in rollouts.items():
+            log((names.NUM_MODULE_STEPS_SAMPLED, module_id), rollout.rows, reduce="sum")
+            log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, module_id), rollout.rows, reduce="lifetime_sum")
+            segments = rollout.segments
+            for agent_id, length in zip(segments.agent_ids or (), segments.lengths.tolist(), strict=True):
+                agents[str(agent_id)] = agents.get(str(agent_id), 0) + length
+        for agent, steps in agents.items():
+            log((names.NUM_AGENT_STEPS_SAMPLED, agent), steps, reduce="sum")
+            log((names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, agent), steps, reduce="lifetime_sum")
+
+    def _count(self, key: str, lifetime_key: str, value: int, throughput: bool = False) -> None:
+        self._logger.log_value(key, value, reduce="sum")
+        more: dict[str, Any] = {"with_throughput": True} if throughput else {}
+        self._logger.log_value(lifetime_key, value, reduce="lifetime_sum", **more)
+
+    def flush(self) -> None:
+        """Logs the episodes that ended since the last call."""
+        log, window = self._logger.log_value, self._window
+        for episode in self._finished:
+            total = sum(episode.agent_returns.values())
+            log(names.EPISODE_LEN_MEAN, episode.length, window=window)
+            log(names.EPISODE_RETURN_MEAN, total, window=window)
+            log(names.EPISODE_DURATION_SEC_MEAN, episode.duration_s, window=window)
+            log(names.EPISODE_LEN_MIN, episode.length, reduce="min", window=window)
+            log(names.EPISODE_LEN_MAX, episode.length, reduce="max", window=window)
+            log(names.EPISODE_RETURN_MIN, total, reduce="min", window=window)
+            log(names.EPISODE_RETURN_MAX, total, reduce="max", window=window)
+            modules: dict[ModuleID, float] = {}
+            for agent_id, value in episode.agent_returns.items():
+                log((names.EPISODE_AGENT_RETURN_MEAN, str(agent_id)), value, window=window)
+                if agent_id in episode.modules:
+                    module_id = episode.modules[agent_id]
+                    modules[module_id] = modules.get(module_id, 0.0) + value
+            for agent_id, steps in episode.agent_steps.items():
+                log((names.EPISODE_AGENT_STEPS, str(agent_id)), steps, window=window)
+            for module_id, value in modules.items():
+                log((names.EPISODE_MODULE_RETURN_MEAN, module_id), value, window=window)
+        self._finished.clear()

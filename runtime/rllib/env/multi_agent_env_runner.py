@@ -1,0 +1,607 @@
+"""Samples from environments of several agents."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .._core import trees
+from .._core.agents import AgentEpisode, Lane, RowTable, batch_of
+from .._core.rollout import Rollout
+from .._core.types import AgentID, Config, ModuleID
+from ..callbacks.utils import CallbackCaller
+from ..core.columns import Columns
+from ..utils import metrics as names
+from . import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ._agent_acting import Actors, rows_of
+from ._agent_episodes import Stepped, act, add_step, finished
+from ._agent_metrics import AgentMetrics, FinishedEpisode
+from ._vector import env_creator
+from .env_context import EnvContext
+from .env_errors import StepFailedRecreateEnvError
+from .env_runner import Collected, EnvRunner
+from .multi_agent_episode import MultiAgentEpisode, completed
+from .single_agent_episode import to_rollout
+from .vector.sync_vector_multi_agent_env import SyncVectorMultiAgentEnv
+
+logger = logging.getLogger(__name__)
+
+COMPONENT_RL_MODULE = "rl_module"
+
+# So many failures of environments in a row, without a step between them, and the runner gives up.
+MOST_FAILURES_IN_A_ROW = 10
+
+
+# Callbacks that look at episodes while they grow: with one of them, every call keeps episodes.
+_STEP_EVENTS = (
+    "on_episode_created",
+    "on_episode_start",
+    "on_episode_step",
+    "on_episode_end",
+    "on_sample_end",
+)
+
+
+@dataclasses.dataclass(slots=True)
+class _Running:
+    """An episode that runs in an environment."""
+
+    agents: AgentEpisode
+    mapped: MultiAgentEpisode  # knows the agents' modules; it has no steps
+    began_s: float
+
+    def finished(self) -> FinishedEpisode:
+        lanes = self.agents.lanes
+        return FinishedEpisode(
+            self.agents.length,
+            time.perf_counter() - self.began_s,
+            self.agents.returns(),
+            {agent_id: lane.steps for agent_id, lane in lanes.items()},
+            {agent_id: lane.table.module_id for agent_id, lane in lanes.items()},
+        )
+
+
+class MultiAgentEnvRunner(EnvRunner):
+    """Steps through N environments: one inference per module and step for all its agents in all environments.
+
+    Rows go into a table per module (`_core.agents`), and from there into its rollout. `sample`, and every call if a
+    callback looks at single steps, keeps a `MultiAgentEpisode` per environment instead.
+    """
+
+    def __init__(self, *, config: Config, **kwargs: Any) -> None:
+        """
+        Args:
+            config: an `AlgorithmConfig` with several agents.
+            kwargs: see `EnvRunner`, and "env_creator": what makes one environment of its `EnvContext`, for names that
+                are not registered in this process.
+
+        Raises:
+            ValueError: the configuration has one agent.
+        """
+        super().__init__(config=config, **kwargs)
+        if not self.config.is_multi_agent:
+            raise ValueError(
+                "MultiAgentEnvRunner needs a configuration with several agents: call "
+                "config.multi_agent(policies=..., policy_mapping_fn=...)"
+            )
+        self.num_envs = 0
+        self._creator = kwargs.get("env_creator")
+        self._seed: int | None = None
+        if self.config.seed is not None:
+            self._seed = int(self.config.seed) + 10_000 * self.worker_index
+        self._rng = np.random.default_rng(self._seed)
+        self._weights_seq = 0
+        self.num_env_steps_sampled_lifetime = 0
+        self._callbacks = CallbackCaller(self.config)
+        self._counted = AgentMetrics(self.metrics, self.config)
+        self._tables: dict[ModuleID, RowTable] = {}
+        self._running: list[_Running] = []  # per environment; empty before the first reset
+        self._episodes: list[MultiAgentEpisode] = []  # the same for `sample`
+        self._chunks: dict[str, list[MultiAgentEpisode]] = {}  # delivered before, of episodes that go on
+        self._needs_episodes = any(map(self._callbacks.uses, _STEP_EVENTS))
+        self._is_seeded = False
+        self._failures = 0  # in a row
+        self._time_after_sampling: float | None = None
+        has_env = kwargs.get("worker_index") != 0 or self.config.num_env_runners == 0
+        if has_env or self.config.create_env_on_local_worker:
+            self.make_env()
+        self.make_module()
+
+    # ------------------------------------------------------------ making
+
+    def make_env(self) -> None:
+        """Makes the environments; closes those before. `config.env_config` may have changed."""
+        if self.env is not None:
+            self.stop()
+        context = EnvContext(
+            self.config.env_config,
+            worker_index=self.worker_index,
+            num_workers=self.num_workers,
+            recreated_worker=self.recreated_worker,
+        )
+        creator = self._creator or env_creator(self.config)
+
+        def make(index: int) -> Any:
+            if creator is not None:
+                return creator(context.copy_with_overrides(vector_index=index))
+            import gymnasium
+
+            return gymnasium.make(self.config.env, disable_env_checker=True, **context)
+
+        makers = [(lambda index=index: make(index)) for index in range(self.config.num_envs_per_env_runner)]
+        self.env = SyncVectorMultiAgentEnv(makers)
+        self.num_envs = self.env.num_envs
+        agents = self.env.possible_agents
+        self._agent_spaces = (
+            {agent_id: self.env.get_observation_space(agent_id) for agent_id in agents},
+            {agent_id: self.env.get_action_space(agent_id) for agent_id in agents},
+        )
+        self._running, self._episodes, self._is_seeded = [], [], False
+        self._callbacks.call(
+            "on_environment_created",
+            env_runner=self,
+            metrics_logger=self.metrics,
+            env=self.env,
+            env_context=context,
+        )
+
+    def make_module(self) -> None:
+        """Makes the multi-module; None if the configuration has none, for random actions."""
+        if self._seed is not None:
+            import torch
+
+            torch.manual_seed(self._seed)
+        try:
+            spec = self.config.get_multi_rl_module_spec(
+                env=self.env, spaces=self.get_spaces(), inference_only=True
+            )
+            self.module = spec.build()
+        except NotImplementedError:
+            self.module = None
+        if self.env is not None:
+            self._actors = Actors(self.module, self._rng, self.config, self.env.get_action_space)
+
+    def get_spaces(self) -> dict[str, tuple[Any, Any]]:
+        """Pairs of observation and action space: under "__env__" and "__env_single__" dict spaces of all agents, and by
+        module."""
+        if self.env is None:
+            return self.spaces
+        everyone = (self.env.single_observation_space, self.env.single_action_space)
+        spaces = {INPUT_ENV_SPACES: everyone, INPUT_ENV_SINGLE_SPACES: everyone}
+        episode = self._new_episode()
+        for agent_id in self.env.possible_agents:
+            module_id = episode.module_for(agent_id)
+            spaces.setdefault(
+                module_id, (self.env.get_observation_space(agent_id), self.env.get_action_space(agent_id))
+            )
+        return spaces
+
+    def _new_episode(self) -> MultiAgentEpisode:
+        return MultiAgentEpisode(
+            observation_space=self._agent_spaces[0],
+            action_space=self._agent_spaces[1],
+            agent_to_module_mapping_fn=self.config.policy_mapping_fn,
+        )
+
+    def _lane_for(self, slot: int, episode: MultiAgentEpisode, agent_id: AgentID, obs: Any) -> Lane:
+        module_id = episode.module_for(agent_id)
+        table = self._tables.get(module_id)
+        if table is None:
+            acting = self._actors.of(module_id, agent_id)
+            table = RowTable(module_id, None if acting is None else acting.initial_state)
+            self._tables[module_id] = table
+        return Lane(agent_id, f"{episode.id_}_{agent_id}", table, obs, slot)
+
+    # ------------------------------------------------------------ sampling
+
+    def collect(
+        self,
+        *,
+        env_steps: int | None = None,
+        episodes: int | None = None,
+        random_actions: bool = False,
+        explore: bool | None = None,
+        deadline_s: float | None = None,
+        keep_infos: bool = False,
+    ) -> Collected:
+        """Steps through the environments; by default as far as the configuration says.
+
+        Args:
+            env_steps: at least so many steps of environments (of agents if `config.count_steps_by` says so).
+            episodes: exactly so many complete episodes; environments are reset before.
+            random_actions: actions of the action spaces instead of the modules'.
+            explore: by default `config.explore`.
+            deadline_s: seconds after which to return what there is then. It is looked at between steps.
+            keep_infos: whether the rollouts have the environments' infos.
+        """
+        if keep_infos or self._needs_episodes:
+            sampled = self._sample(env_steps, episodes, explore, random_actions, deadline_s=deadline_s)
+            rollouts = {m: to_rollout(parts) for m, parts in completed(sampled).items()}
+            steps = sum(map(len, sampled))
+            agent_steps = sum(rollout.rows for rollout in rollouts.values())
+            return Collected(rollouts, steps, agent_steps, self.get_metrics(), self._weights_seq, sampled)
+        began = self._begin()
+        wanted, wanted_episodes = self._wanted(env_steps, episodes)
+        if wanted_episodes is not None or not self._running:
+            self._reset_all()
+        deadline = None if deadline_s is None else began + deadline_s
+        steps = self._loop(
+            wanted,
+            wanted_episodes,
+            self.config.explore if explore is None else explore,
+            random_actions,
+            deadline,
+        )
+        rollouts = self._cut(keep=wanted_episodes is None)
+        if wanted_episodes is not None:
+            self._running = []
+        self._count(steps, rollouts)
+        self._end(began)
+        agent_steps = sum(rollout.rows for rollout in rollouts.values())
+        return Collected(rollouts, steps, agent_steps, self.get_metrics(), self._weights_seq)
+
+    def _begin(self) -> float:
+        if self.env is None:
+            raise ValueError(
+                f"Environment runner {self.worker_index} has no environment to sample from: remote runners sample"
+            )
+        began = time.perf_counter()
+        if self._time_after_sampling is not None:
+            self.metrics.log_value(names.TIME_BETWEEN_SAMPLING, began - self._time_after_sampling)
+        return began
+
+    def _end(self, began: float) -> None:
+        self._time_after_sampling = time.perf_counter()
+        self.metrics.log_value(names.SAMPLE_TIMER, self._time_after_sampling - began)
+
+    def _wanted(self, steps: int | None, episodes: int | None) -> tuple[int | None, int | None]:
+        if steps is not None and episodes is not None:
+            raise ValueError("Give a number of steps or of episodes to sample, not both")
+        if steps is not None or episodes is not None:
+            return steps, episodes
+        if self.config.batch_mode == "truncate_episodes":
+            return self.config.get_rollout_fragment_length(self.worker_index) * self.num_envs, None
+        return None, self.num_envs
+
+    def _reset_all(self) -> None:
+        """Resets all environments; steps of their episodes are lost."""
+        self._tables = {}
+        self._running, self._episodes = [], []
+        for slot in range(self.num_envs):
+            self._running.append(self._started(slot))
+        self._is_seeded = True
+
+    def _started(self, slot: int) -> _Running:
+        observations, _ = self._reset(slot)
+        episode = self._new_episode()
+
+        def lane_for(agent_id: AgentID, obs: Any) -> Lane:
+            return self._lane_for(slot, episode, agent_id, obs)
+
+        agents = AgentEpisode(episode.id_, lane_for)
+        agents.reset(observations)
+        return _Running(agents, episode, time.perf_counter())
+
+    def _reset(self, slot: int) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]]:
+        while True:
+            seed = None if self._seed is None or self._is_seeded else self._seed + slot
+            try:
+                observations, infos = self.env.envs[slot].reset(seed=seed)
+            except Exception as error:
+                self._remake(slot, error)
+                continue
+            if not isinstance(observations, Mapping):
+                raise TypeError(
+                    f"{self.env.envs[slot]!r}.reset() must return two dicts by agent, not observations of "
+                    f"type {type(observations).__name__}"
+                )
+            return observations, infos or {}
+
+    def _remake(self, slot: int, error: Exception) -> None:
+        expected = isinstance(error, StepFailedRecreateEnvError)
+        self._failures += 1
+        if (
+            not (expected or self.config.restart_failed_sub_environments)
+            or self._failures > MOST_FAILURES_IN_A_ROW
+        ):
+            raise error
+        if not expected:
+            logger.warning(
+                "Environment %d of runner %d failed and is made anew", slot, self.worker_index, exc_info=error
+            )
+        self.env.remake(slot)
+
+    def _loop(
+        self,
+        wanted: int | None,
+        episodes: int | None,
+        explore: bool,
+        random_actions: bool,
+        deadline: float | None,
+    ) -> int:
+        """Steps until there are enough; returns the number of steps of environments."""
+        envs, running = self.env.envs, self._running
+        by_agents = self.config.count_steps_by == "agent_steps"
+        runners, lifetime = self.config.num_env_runners or 1, self.num_env_steps_sampled_lifetime
+        env_steps = agent_steps = ended = 0
+        while (
+            (agent_steps if by_agents else env_steps) < wanted if wanted is not None else ended < episodes  # type: ignore[operator]
+        ):
+            groups: dict[RowTable, list[Lane]] = {}
+            for slot in running:
+                for lane in slot.agents.acting:
+                    group = groups.get(lane.table)
+                    if group is None:
+                        groups[lane.table] = [lane]
+                    else:
+                        group.append(lane)
+            actions: list[dict[AgentID, Any]] = [{} for _ in envs]
+            for table, lanes in groups.items():
+                agent_steps += len(lanes)
+                self._act(table, lanes, actions, explore, random_actions, lifetime + env_steps * runners)
+            for index, env in enumerate(envs):
+                try:
+                    observations, rewards, terminateds, truncateds, _ = env.step(actions[index])
+                except Exception as error:
+                    self._remake(index, error)
+                    running[index] = self._started(index)
+                    continue
+                self._failures = 0
+                env_steps += 1
+                if running[index].agents.step(observations, rewards, terminateds, truncateds):
+                    ended += 1
+                    self._counted.finished(running[index].finished())
+                    running[index] = self._started(index)
+                    if episodes is not None and ended == episodes:
+                        break
+            if deadline is not None and time.perf_counter() >= deadline:
+                break
+        return env_steps
+
+    def _act(
+        self,
+        table: RowTable,
+        lanes: list[Lane],
+        actions: list[dict[AgentID, Any]],
+        explore: bool,
+        random_actions: bool,
+        timestep: int,
+    ) -> None:
+        """One inference: gives each lane a row and its environment an action."""
+        observations = batch_of([lane.obs for lane in lanes])
+        columns, for_env = self._actors.act(
+            table.module_id,
+            [lane.agent_id for lane in lanes],
+            observations,
+            [lane.state for lane in lanes],
+            explore=explore,
+            random_actions=random_actions,
+            timestep=timestep,
+        )
+        states = columns.get(Columns.STATE_OUT)
+        columns[Columns.OBS] = observations
+        row = table.append(columns, len(lanes))
+        for lane, action in zip(lanes, rows_of(for_env, len(lanes)), strict=True):
+            lane.act(row, None if states is None else trees.take(states, row - len(table) + len(lanes)))
+            row += 1
+            actions[lane.slot][lane.agent_id] = action
+
+    def _cut(self, *, keep: bool) -> dict[ModuleID, Rollout]:
+        """The rollouts so far; with `keep`, episodes go on in the next call."""
+        lanes: dict[RowTable, list[Lane]] = {table: [] for table in self._tables.values()}
+        for running in self._running:
+            for lane in running.agents.lanes.values():
+                lanes[lane.table].append(lane)
+        cut = {table.module_id: table.cut(mine, keep=keep) for table, mine in lanes.items()}
+        return {module_id: rollout for module_id, rollout in cut.items() if rollout is not None}
+
+    def _count(self, env_steps: int, rollouts: Mapping[ModuleID, Rollout]) -> None:
+        self._counted.sampled(env_steps, rollouts)
+        self.num_env_steps_sampled_lifetime += env_steps * (self.config.num_env_runners or 1)
+
+    # ------------------------------------------------------------ sampling episodes
+
+    def sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+    ) -> list[MultiAgentEpisode]:
+        """Steps through the environments; by default as far as the configuration says.
+
+        Episodes that `collect` began are lost, and the other way round.
+
+        Args:
+            num_timesteps, num_episodes, explore, random_actions: see `collect`.
+            force_reset: resets the environments before.
+
+        Returns:
+            Episodes and chunks of those that go on, with arrays if `config.episodes_to_numpy` says so.
+        """
+        return self._sample(num_timesteps, num_episodes, explore, random_actions, force_reset=force_reset)
+
+    def _sample(
+        self,
+        steps: int | None,
+        episodes: int | None,
+        explore: bool | None,
+        random_actions: bool,
+        *,
+        force_reset: bool = False,
+        deadline_s: float | None = None,
+    ) -> list[MultiAgentEpisode]:
+        began = self._begin()
+        steps, episodes = self._wanted(steps, episodes)
+        explore = self.config.explore if explore is None else explore
+        if force_reset or episodes is not None or not self._episodes:
+            self._running, self._tables, self._chunks = [], {}, {}
+            self._episodes = [self._new_started(slot) for slot in range(self.num_envs)]
+            self._is_seeded = True
+            for slot in range(self.num_envs):
+                self._call("on_episode_start", slot)
+        deadline = None if deadline_s is None else began + deadline_s
+        done, taken = self._episode_loop(steps, episodes, explore, random_actions, deadline)
+        chunks = []
+        if episodes is None:
+            chunks = [episode for episode in self._episodes if len(episode)]
+            lookback = self.config.episode_lookback_horizon
+            self._episodes = [e.cut(lookback) if len(e) else e for e in self._episodes]
+            for chunk in chunks:
+                self._chunks.setdefault(chunk.id_, []).append(chunk)
+        else:
+            self._episodes = []
+        result = [*done, *chunks]
+        if self.config.episodes_to_numpy:
+            for episode in result:
+                episode.to_numpy()
+        self._callbacks.call("on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=result)
+        self._count(taken, {m: to_rollout(parts) for m, parts in completed(result).items()})
+        self._end(began)
+        return result
+
+    def _new_started(self, slot: int) -> MultiAgentEpisode:
+        observations, infos = self._reset(slot)
+        episode = self._new_episode()
+        self._call("on_episode_created", slot, episode)
+        episode.add_env_reset(observations=observations, infos=infos)
+        return episode
+
+    def _episode_loop(
+        self,
+        wanted: int | None,
+        episodes: int | None,
+        explore: bool,
+        random_actions: bool,
+        deadline: float | None,
+    ) -> tuple[list[MultiAgentEpisode], int]:
+        """As `_loop`, with episodes; returns those that ended and the number of steps of environments."""
+        by_agents = self.config.count_steps_by == "agent_steps"
+        runners, lifetime = self.config.num_env_runners or 1, self.num_env_steps_sampled_lifetime
+        env_steps = agent_steps = 0
+        done: list[MultiAgentEpisode] = []
+
+        def compute(module_id: ModuleID, agents: list[AgentID], observations: Any, states: list[Any]) -> Any:
+            return self._actors.act(
+                module_id,
+                agents,
+                observations,
+                states,
+                explore=explore,
+                random_actions=random_actions,
+                timestep=lifetime + env_steps * runners,
+            )
+
+        while (
+            (agent_steps if by_agents else env_steps) < wanted if wanted is not None else len(done) < episodes  # type: ignore[operator]
+        ):
+            for slot, stepped in enumerate(act(self._episodes, self._initial_state, compute)):
+                if not self._step(slot, stepped):
+                    continue
+                env_steps += 1
+                agent_steps += len(stepped)
+                episode = self._episodes[slot]
+                self._call("on_episode_step", slot)
+                if episode.is_done:
+                    before = self._chunks.pop(episode.id_, [])
+                    self._call("on_episode_end", slot, prev_episode_chunks=before)
+                    self._counted.finished(finished([*before, episode]))
+                    done.append(episode)
+                    self._episodes[slot] = self._new_started(slot)
+                    self._call("on_episode_start", slot)
+                    if episodes is not None and len(done) == episodes:
+                        break
+            if deadline is not None and time.perf_counter() >= deadline:
+                break
+        return done, env_steps
+
+    def _step(self, slot: int, stepped: Mapping[AgentID, Stepped]) -> bool:
+        """One step of an environment. If it failed, the environment and its episode are made anew: False."""
+        try:
+            result = self.env.envs[slot].step({agent_id: step.for_env for agent_id, step in stepped.items()})
+        except Exception as error:
+            self._remake(slot, error)
+            self._episodes[slot] = self._new_started(slot)
+            self._call("on_episode_start", slot)
+            return False
+        self._failures = 0
+        add_step(self._episodes[slot], stepped, result)
+        return True
+
+    def _initial_state(self, module_id: ModuleID, agent_id: AgentID) -> Any:
+        acting = self._actors.of(module_id, agent_id)
+        return None if acting is None else acting.initial_state
+
+    def _call(self, event: str, slot: int, episode: MultiAgentEpisode | None = None, **more: Any) -> None:
+        self._callbacks.call(
+            event,
+            episode=self._episodes[slot] if episode is None else episode,
+            env_runner=self,
+            metrics_logger=self.metrics,
+            env=self.env,
+            env_index=slot,
+            rl_module=self.module,
+            **more,
+        )
+
+    # ------------------------------------------------------------ metrics and state
+
+    def get_metrics(self) -> dict[str, Any]:
+        """The metrics since the last call, for `MetricsLogger.aggregate`."""
+        self.metrics.log_value(names.WEIGHTS_SEQ_NO, self._weights_seq, window=1)
+        self._counted.flush()
+        return self.metrics.reduce()
+
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """By component: "rl_module" (by module), "num_env_steps_sampled_lifetime" and "weights_seq_no".
+
+        Args:
+            components: names, or one, such as "rl_module" or "rl_module/p0"; None: all.
+            not_components: names, or one, to leave out.
+            kwargs: for `MultiRLModule.get_state`.
+        """
+        state: dict[str, Any] = {names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime}
+        name = COMPONENT_RL_MODULE
+        if self.module is not None and self.module._check_component(name, components, not_components):
+            state[name] = self.module.get_state(
+                components=self.module._get_subcomponents(name, components),
+                not_components=self.module._get_subcomponents(name, not_components),
+                **kwargs,
+            )
+            state[names.WEIGHTS_SEQ_NO] = self._weights_seq
+        return state
+
+    def set_state(self, state: Mapping[str, Any]) -> None:
+        """Takes what `get_state` gives.
+
+        Weights whose "weights_seq_no" is not 0 and not newer than the runner's are left aside.
+        """
+        weights = state.get(COMPONENT_RL_MODULE)
+        if weights is not None:
+            number = state.get(names.WEIGHTS_SEQ_NO, 0)
+            if number == 0 or number > self._weights_seq:
+                self.module.set_state(weights)
+            self._weights_seq = number or self._weights_seq
+        if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
+            self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
+
+    def stop(self) -> None:
+        """Closes the environments; errors of theirs are logged."""
+        if self.env is None:
+            return
+        env, self.env = self.env, None
+        try:
+            env.close()
+        except Exception:
+            logger.warning(
+                "An environment of runner %d could not be closed", self.worker_index, exc_info=True
+            )
