@@ -1,0 +1,598 @@
+"""The environment runners of an algorithm: a local one, and remote ones that sample in parallel."""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+import runtime as ray
+from runtime.exceptions import RayActorError, RayError, RayTaskError
+from runtime.rllib._core.runner_group import Round
+from runtime.rllib._core.types import Config
+from runtime.rllib.env._runner_actors import Ended, RunnerActors, numbers_of
+from runtime.rllib.env._vector import env_creator as creator_of
+from runtime.rllib.env.env_runner import Collected, EnvRunner
+from runtime.rllib.utils import metrics as names
+
+COMPONENT_RL_MODULE = "rl_module"
+COLLECT, SYNC = "_collect", "_sync"  # tags of the group's own calls
+
+Function = str | Callable[[Any], Any] | Sequence[str | Callable[[Any], Any]]
+
+
+class EnvRunnerGroup:
+    """One local runner (number 0) and n remote ones (1 to n).
+
+    Remote runners that die are replaced while the others go on, as far as `config.fault_tolerance` allows. A new one
+    gets the weights that were sent last before its first call.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        env_creator: Callable[[Any], Any] | None = None,
+        local_env_runner: bool = True,
+        num_env_runners: int | None = None,
+        tune_trial_id: str | None = None,
+        spaces: Mapping[str, tuple[Any, Any]] | None = None,
+    ) -> None:
+        """Starts the remote runners; does not wait for them.
+
+        Args:
+            config: an `AlgorithmConfig`.
+            env_creator: what makes one environment of its `EnvContext`; by default what `config.env` says.
+            local_env_runner: whether there may be a local runner. With remote ones it is made when it is first used,
+                and has no environment unless `config.create_env_on_local_worker`.
+            num_env_runners: of remote runners; by default `config.num_env_runners`.
+            tune_trial_id: of the trial that the algorithm runs in.
+            spaces: see `get_spaces`, for a group whose configuration has no environment.
+        """
+        self._config = config
+        self._has_local = local_env_runner
+        self._local: EnvRunner | None = None
+        self._spaces: dict[str, tuple[Any, Any]] | None = None if spaces is None else dict(spaces)
+        self._weights_seq = 0
+        self._state_ref: Any = None  # what new runners are told first
+        self._creator = env_creator
+        if env_creator is None and config.env is not None and not config.is_multi_agent:
+            # Names are registered in this process only, so that remote runners get the function.
+            self._creator = creator_of(config)
+        count = config.num_env_runners if num_env_runners is None else num_env_runners
+        self._count = count
+        self._kwargs: dict[str, Any] = {"num_workers": count, "tune_trial_id": tune_trial_id}
+        self._cls = config.env_runner_cls or _default_class(config)
+        self._actors = RunnerActors(self._cls, config, self._kwargs_of, lambda: self._state_ref)
+        self._actors.add(count)
+        if not count and local_env_runner:
+            self._make_local()
+
+    def _kwargs_of(self, number: int) -> dict[str, Any]:
+        kwargs = {**self._kwargs, "worker_index": number}
+        if self._creator is not None:
+            kwargs["env_creator"] = self._creator
+        member = self._actors.runners.members.get(number) if number else None
+        if member is not None and member.attempt:
+            kwargs["recreated_worker"] = True
+        return kwargs
+
+    def _make_local(self) -> EnvRunner:
+        kwargs = self._kwargs_of(0)
+        if self._count:
+            kwargs["spaces"] = self.get_spaces()
+        local = self._local = self._cls(config=self._config, **kwargs)
+        if self._state_ref is not None:
+            local.set_state(ray.get(self._state_ref))
+        return local
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def local_env_runner(self) -> Any:
+        """The local runner; None if there is none."""
+        if self._local is None and self._has_local:
+            self._make_local()
+        return self._local
+
+    def get_spaces(self) -> dict[str, tuple[Any, Any]]:
+        """Pairs of observation and action space, as `EnvRunner.get_spaces` gives them."""
+        if self._spaces is None:
+            if self._local is not None and self._local.env is not None:
+                self._spaces = self._local.get_spaces()
+            elif self._count:
+                number = self._actors.wait_for_one(self._config.env_runner_restore_timeout_s)
+                self._spaces = ray.get(self._actors.handle(number).get_spaces.remote())
+            else:
+                raise ValueError(
+                    "There is no environment to ask for its spaces: give them in the configuration"
+                )
+        return self._spaces
+
+    def healthy_env_runner_ids(self) -> list[int]:
+        """The numbers of the remote runners that are up."""
+        self._actors.pump()
+        return self._actors.runners.ready
+
+    healthy_worker_ids = healthy_env_runner_ids
+
+    def num_remote_env_runners(self) -> int:
+        """How many remote runners there are, up or not."""
+        return self._count - self._actors.runners.removed
+
+    num_remote_workers = num_remote_env_runners
+
+    def num_healthy_remote_env_runners(self) -> int:
+        """How many remote runners are up."""
+        return len(self.healthy_env_runner_ids())
+
+    num_healthy_remote_workers = num_healthy_remote_env_runners
+
+    def num_healthy_env_runners(self) -> int:
+        """How many runners are up, the local one included."""
+        return self.num_healthy_remote_env_runners() + self._has_local
+
+    num_healthy_workers = num_healthy_env_runners
+
+    def num_in_flight_async_reqs(self, tag: str | None = None) -> int:
+        """How many asynchronous calls have not ended."""
+        return self._actors.in_flight(tag)
+
+    def num_remote_worker_restarts(self) -> int:
+        """How many remote runners were replaced."""
+        return self._actors.runners.restarts
+
+    @property
+    def num_env_runners_dropped_lifetime(self) -> int:
+        """How many remote runners were given up."""
+        return self._actors.runners.removed
+
+    # ------------------------------------------------------------ sampling
+
+    def collect(
+        self,
+        *,
+        env_steps: int | None = None,
+        episodes: int | None = None,
+        timeout_s: float | None = None,
+        max_weights_age: int | None = None,
+        random_actions: bool = False,
+        explore: bool | None = None,
+    ) -> list[Collected]:
+        """Samples so many steps or episodes in all, in parallel; by default one fragment per runner.
+
+        Does not wait for a runner that is much slower than the others, or for one that died: the others sample its
+        share. What it gives later counts for the next call.
+
+        Args:
+            env_steps: in all; a few more may come.
+            episodes: in all.
+            timeout_s: seconds after which to return what there is; by default `config.sample_timeout_s`.
+            max_weights_age: what a runner gives late is dropped if its weights are more than so many `sync_weights`
+                old; None: never.
+            random_actions, explore: see `SingleAgentEnvRunner.sample`.
+
+        Raises:
+            EnvRunnerFailedError: a runner failed and is not to be replaced.
+        """
+        how = {"random_actions": random_actions, "explore": explore}
+        if not self._count:
+            return [self._local_runner().collect(env_steps=env_steps, episodes=episodes, **how)]
+        if timeout_s is None:
+            timeout_s = self._config.sample_timeout_s
+        now = time.monotonic()
+        unit = "env_steps" if episodes is None else "episodes"
+        wanted = episodes if episodes is not None else env_steps
+        if wanted is None:
+            unit, wanted = self._fragments()
+        work, results = Round(wanted, now, timeout_s), list[Collected]()
+        actors = self._actors
+        while True:
+            now = time.monotonic()
+            for ended in actors.take((COLLECT,)):
+                self._took(ended, work, unit, results, max_weights_age)
+            if work.is_over(now):
+                return results
+            free = [number for number in actors.runners.ready if not actors.called(number, COLLECT)]
+            for number, amount in work.calls(free, now):
+                actors.call(
+                    number, "collect", COLLECT, **{unit: amount}, **how, deadline_s=work.time_left(now)
+                )
+            actors.pump(work.look_in(now))
+
+    def _fragments(self) -> tuple[str, int]:
+        config = self._config
+        runners = max(1, self.num_remote_env_runners())
+        if config.batch_mode == "complete_episodes":
+            return "episodes", runners * config.num_envs_per_env_runner
+        steps = config.get_rollout_fragment_length(worker_index=1) * config.num_envs_per_env_runner
+        return "env_steps", runners * steps
+
+    def _took(
+        self, ended: Ended, work: Round, unit: str, results: list[Collected], max_weights_age: int | None
+    ) -> None:
+        number = ended.call.number
+        if ended.error is not None:
+            work.lost(number)
+            self._sampling_failed(ended)
+            return
+        collected: Collected = ended.value
+        age = self._weights_seq - collected.weights_seq
+        if max_weights_age is not None and age > max_weights_age:
+            work.lost(number)
+            return
+        amount = collected.env_steps
+        if unit == "episodes":
+            rollouts = collected.rollouts.values()
+            amount = sum(int((r.segments.terminated | r.segments.truncated).sum()) for r in rollouts)
+        work.took(number, amount, time.monotonic())
+        results.append(collected)
+
+    def _sampling_failed(self, ended: Ended) -> None:
+        """A runner whose environment or module raised an error is replaced, like one that died."""
+        error = ended.error
+        assert error is not None
+        if isinstance(error, RayTaskError):
+            if not (self._config.restart_failed_env_runners or self._config.ignore_env_runner_failures):
+                raise error
+            self._actors.fail(ended.call.number, ended.call.attempt, str(error))
+
+    def collect_async(self, *, env_steps: int | None = None, episodes: int | None = None, **how: Any) -> int:
+        """Has each remote runner sample as long as `config.max_requests_in_flight_per_env_runner` allows; does not wait.
+
+        Args:
+            env_steps, episodes: per call; by default a fragment.
+            how: see `collect`.
+
+        Returns:
+            The number of calls.
+        """
+        self._actors.pump()
+        most = self._config.max_requests_in_flight_per_env_runner
+        made = 0
+        for number in self._actors.runners.ready:
+            while self._actors.called(number, COLLECT) < most:
+                self._actors.call(number, "collect", COLLECT, env_steps=env_steps, episodes=episodes, **how)
+                made += 1
+        return made
+
+    def ready(self, timeout_s: float | None = 0.0, *, return_obj_refs: bool = False) -> list[tuple[int, Any]]:
+        """What runners have sampled since: pairs of a runner's number and its `Collected`, or the reference to it.
+
+        Args:
+            timeout_s: how long to wait for the first one; None: as long as it takes.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            self._actors.pump(0.0)
+            results = []
+            for ended in self._actors.take((COLLECT,)):
+                if ended.error is not None:
+                    self._sampling_failed(ended)
+                else:
+                    results.append((ended.call.number, ended.ref if return_obj_refs else ended.value))
+            if results or left == 0:
+                return results
+            self._actors.pump(left)
+
+    # ------------------------------------------------------------ weights and states
+
+    def sync_weights(
+        self,
+        policies: Collection[str] | None = None,
+        from_worker_or_learner_group: Any = None,
+        to_worker_indices: Collection[int] | None = None,
+        global_vars: Mapping[str, Any] | None = None,
+        timeout_seconds: float | None = 0.0,
+        inference_only: bool = False,
+    ) -> None:
+        """Sends weights to all runners, the local one included: they are put into the object store once.
+
+        Args:
+            policies: the modules; by default all.
+            from_worker_or_learner_group: what has the weights; by default the local runner.
+            to_worker_indices: the remote runners; by default all. Others get them with the next call.
+            global_vars: not used; for callers of Ray's API.
+            timeout_seconds: how long to wait until the runners have them; 0: not at all, as they have them before their
+                next call anyway; None: as long as it takes.
+            inference_only: whether to leave out what only learners use.
+        """
+        source = (
+            self.local_env_runner if from_worker_or_learner_group is None else from_worker_or_learner_group
+        )
+        self._weights_seq += 1
+        state = {
+            COMPONENT_RL_MODULE: _weights_of(source, policies, inference_only),
+            names.WEIGHTS_SEQ_NO: self._weights_seq,
+        }
+        if self._local is not None and self._local is not source:
+            self._local.set_state(state)
+        if self._count:
+            self._state_ref = ray.put(state)
+            self._send(self._state_ref, to_worker_indices, timeout_seconds)
+
+    def sync_env_runner_states(
+        self,
+        *,
+        config: Config | None = None,
+        from_worker: Any = None,
+        env_steps_sampled: int | None = None,
+        connector_states: Sequence[Mapping[str, Any]] | None = None,
+        rl_module_state: Mapping[str, Any] | None = None,
+        env_runner_indices_to_update: Collection[int] | None = None,
+        env_to_module: Any = None,
+        module_to_env: Any = None,
+        **_: Any,
+    ) -> None:
+        """Merges the connectors' states of the remote runners, and sends the result to all runners.
+
+        Args:
+            config: not used; for callers of Ray's API.
+            from_worker: the runner whose states are the result if nothing is merged; by default the local one.
+            env_steps_sampled: in all, in the algorithm's life, for exploration that changes with it.
+            connector_states: of the runners; by default they are asked, if `config.merge_env_runner_states`.
+            rl_module_state: weights to send, too.
+            env_runner_indices_to_update: the remote runners; by default all.
+        """
+        state: dict[str, Any] = {}
+        if env_steps_sampled is not None:
+            state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME] = env_steps_sampled
+        if rl_module_state is not None:
+            state.update(rl_module_state)
+        state.update(self._merged_connectors(connector_states, from_worker, env_to_module, module_to_env))
+        if not state:
+            return
+        if self._local is not None:
+            self._local.set_state(state)
+        if self._count:
+            self._send(ray.put(state), env_runner_indices_to_update, 0.0)
+
+    def _merged_connectors(
+        self, states: Sequence[Mapping[str, Any]] | None, source: Any, env_to_module: Any, module_to_env: Any
+    ) -> dict[str, Any]:
+        """The connectors' states by component; empty if there are no pipelines."""
+        return {}
+
+    def _send(self, ref: Any, to: Collection[int] | None, timeout_s: float | None) -> None:
+        chosen = numbers_of(self._actors, None if to is None else [*to], healthy_only=False)
+        refs = [self._actors.call(number, "set_state", SYNC, ref) for number in chosen]
+        if refs and timeout_s != 0:
+            ray.wait(refs, num_returns=len(refs), timeout=timeout_s)
+        self._actors.pump()
+        for ended in self._actors.take((SYNC,)):
+            if isinstance(ended.error, RayTaskError):
+                raise ended.error
+
+    # ------------------------------------------------------------ calls of every runner
+
+    def foreach_env_runner(
+        self,
+        func: Function,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        local_env_runner: bool = True,
+        healthy_only: bool = True,
+        remote_worker_ids: Collection[int] | None = None,
+        timeout_seconds: float | None = None,
+        return_obj_refs: bool = False,
+        mark_healthy: bool = False,
+    ) -> list[Any]:
+        """Calls a function with each runner, or a method of each; the results in the order of the runners.
+
+        Args:
+            func: a function of the runner, a method's name, or a list of them: one per remote runner.
+            kwargs: further arguments.
+            local_env_runner: whether to call the local runner, too; its result is the first.
+            healthy_only: whether to leave out runners that still start.
+            remote_worker_ids: the remote runners; by default all.
+            timeout_seconds: how long to wait; None: as long as it takes. Results that are later are left out.
+            return_obj_refs: whether to give references instead of values for remote runners.
+            mark_healthy: not used; a runner that answers is up.
+
+        Raises:
+            RayTaskError: the function raised an error.
+        """
+        results: list[Any] = []
+        functions = func if isinstance(func, list | tuple) else None
+        if local_env_runner and self._has_local:
+            local = self._local_runner()
+            results.append(_apply(functions[0] if functions else func, local, kwargs))
+            functions = functions[1:] if functions and len(functions) > self._count else functions
+        self._actors.pump()
+        ids = None if remote_worker_ids is None else [*remote_worker_ids]
+        chosen = numbers_of(self._actors, ids, healthy_only)
+        tag = "_foreach"
+        refs = [
+            self._submit(number, functions[place] if functions else func, kwargs, tag)
+            for place, number in enumerate(chosen)
+        ]
+        if return_obj_refs:
+            return [*results, *refs]
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        missing, ended = set(refs), {}
+        while missing:
+            for done in self._actors.take((tag,)):
+                ended[done.ref] = done
+                missing.discard(done.ref)
+            left = None if deadline is None else deadline - time.monotonic()
+            if not missing or (left is not None and left < 0):
+                break
+            self._actors.pump(left)
+        for ref in refs:
+            done = ended.get(ref)
+            if done is None:
+                continue
+            if isinstance(done.error, RayTaskError) and not isinstance(done.error, RayActorError):
+                raise done.error
+            if done.error is None:
+                results.append(done.value)
+        return results
+
+    def foreach_env_runner_async(
+        self,
+        func: Function,
+        tag: str | None = None,
+        *,
+        kwargs: Mapping[str, Any] | None = None,
+        healthy_only: bool = True,
+        remote_worker_ids: Collection[int] | None = None,
+    ) -> int:
+        """Like `foreach_env_runner` for the remote runners, without waiting: `fetch_ready_async_reqs` gives the results.
+
+        Returns:
+            The number of calls: runners with `config.max_requests_in_flight_per_env_runner` calls of the tag that have
+            not ended are not called.
+        """
+        self._actors.pump()
+        most = self._config.max_requests_in_flight_per_env_runner
+        ids = None if remote_worker_ids is None else [*remote_worker_ids]
+        made = 0
+        for place, number in enumerate(numbers_of(self._actors, ids, healthy_only)):
+            if self._actors.called(number, tag) < most:
+                each = func[place] if isinstance(func, list | tuple) else func
+                self._submit(number, each, kwargs, tag)
+                made += 1
+        return made
+
+    def fetch_ready_async_reqs(
+        self,
+        *,
+        tags: str | Collection[str] | None = None,
+        timeout_seconds: float | None = 0.0,
+        return_obj_refs: bool = False,
+        mark_healthy: bool = False,
+    ) -> list[tuple[int, Any]]:
+        """The results of `foreach_env_runner_async` that are there: pairs of a runner's number and its result.
+
+        Args:
+            tags: only of calls with these tags.
+            timeout_seconds: how long to wait for the first; None: as long as it takes.
+            return_obj_refs: whether to give references instead of values.
+            mark_healthy: not used; a runner that answers is up.
+
+        Raises:
+            RayTaskError: the function raised an error.
+        """
+        wanted: Collection[str | None] | None = [tags] if isinstance(tags, str) else tags
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        while True:
+            self._actors.pump()
+            known = {call.tag for call in self._actors.waiting()}
+            mine = wanted if wanted is not None else [tag for tag in known if tag not in (COLLECT, SYNC)]
+            ended = self._actors.take(mine)
+            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            if ended or left == 0 or not self._actors.in_flight():
+                break
+            self._actors.pump(left)
+        results = []
+        for done in ended:
+            if isinstance(done.error, RayTaskError) and not isinstance(done.error, RayActorError):
+                raise done.error
+            if done.error is None:
+                results.append((done.call.number, done.ref if return_obj_refs else done.value))
+        return results
+
+    def foreach_env_runner_async_fetch_ready(
+        self,
+        func: Function,
+        kwargs: Mapping[str, Any] | None = None,
+        tag: str | None = None,
+        timeout_seconds: float | None = 0.0,
+        return_obj_refs: bool = False,
+        mark_healthy: bool = False,
+        healthy_only: bool = True,
+        remote_worker_ids: Collection[int] | None = None,
+        return_actor_ids: bool = False,
+    ) -> list[Any]:
+        """`foreach_env_runner_async`, then `fetch_ready_async_reqs` for the tag; with the runners' numbers or without."""
+        tag = tag or "_async"
+        self.foreach_env_runner_async(
+            func, tag, kwargs=kwargs, healthy_only=healthy_only, remote_worker_ids=remote_worker_ids
+        )
+        pairs = self.fetch_ready_async_reqs(
+            tags=tag, timeout_seconds=timeout_seconds, return_obj_refs=return_obj_refs
+        )
+        return pairs if return_actor_ids else [result for _, result in pairs]
+
+    def foreach_env(self, func: Callable[[Any], Any]) -> list[list[Any]]:
+        """Calls a function with each environment of each runner; a list per runner."""
+        return self.foreach_env_runner(lambda runner: [func(env) for env in _envs_of(runner)])
+
+    def probe_unhealthy_env_runners(self, timeout_seconds: float | None = None) -> list[int]:
+        """Looks after runners that died: they are replaced already. The numbers of those that came up again since the
+        last call.
+
+        Args:
+            timeout_seconds: not used; nothing waits.
+        """
+        self._actors.pump()
+        back, self._actors.came_up = self._actors.came_up, []
+        return back
+
+    # ------------------------------------------------------------ size and end
+
+    def add_workers(self, num_workers: int, validate: bool = False) -> None:
+        """Adds remote runners.
+
+        Args:
+            validate: whether to wait until they are up.
+        """
+        self._count += num_workers
+        self._kwargs["num_workers"] = self._count
+        self._actors.add(num_workers)
+        deadline = time.monotonic() + self._config.env_runner_restore_timeout_s
+        while validate and len(self._actors.runners.ready) < self.num_remote_env_runners():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise RayError(f"{num_workers} more environment runners did not come up in time")
+            self._actors.pump(left)
+
+    def stop(self) -> None:
+        """Ends all runners."""
+        self._actors.stop()
+        if self._local is not None:
+            self._local.stop()
+
+    # ------------------------------------------------------------ inside
+
+    def _local_runner(self) -> Any:
+        runner = self.local_env_runner
+        if runner is None:
+            raise ValueError("The group has neither remote environment runners nor a local one")
+        return runner
+
+    def _submit(self, number: int, func: Any, kwargs: Mapping[str, Any] | None, tag: str | None) -> Any:
+        if isinstance(func, str):
+            return self._actors.call(number, func, tag, **(kwargs or {}))
+        return self._actors.call(number, "apply", tag, func, **(kwargs or {}))
+
+
+def _apply(func: Any, runner: Any, kwargs: Mapping[str, Any] | None) -> Any:
+    if isinstance(func, str):
+        return getattr(runner, func)(**(kwargs or {}))
+    return func(runner, **(kwargs or {}))
+
+
+def _envs_of(runner: Any) -> list[Any]:
+    env = runner.env
+    if env is None:
+        return []
+    return list(getattr(env.unwrapped, "envs", None) or [env])
+
+
+def _default_class(config: Config) -> type:
+    name = "MultiAgentEnvRunner" if config.is_multi_agent else "SingleAgentEnvRunner"
+    module = "multi_agent_env_runner" if config.is_multi_agent else "single_agent_env_runner"
+    cls: type = getattr(importlib.import_module(f"runtime.rllib.env.{module}"), name)
+    return cls
+
+
+def _weights_of(source: Any, policies: Collection[str] | None, inference_only: bool) -> Any:
+    """A learner group's weights by module, or a runner's."""
+    if hasattr(source, "get_weights"):
+        return source.get_weights(policies=policies, inference_only=inference_only)
+    return source.get_state(components=COMPONENT_RL_MODULE, inference_only=inference_only)[
+        COMPONENT_RL_MODULE
+    ]

@@ -1,0 +1,1 @@
+"""Steps of algorithms that are shared."""
