@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from runtime.rllib.algorithms.sac.default_sac_rl_module import DefaultSACRLModule
-from runtime.rllib.core.models.catalog import head_config
 from runtime.rllib.core.rl_module.apis import ValueFunctionAPI
 
 __all__ = ["DefaultIQLRLModule"]

@@ -130,7 +130,8 @@ def test_a_recurrent_module_learns_from_sequences():
     )
     learner = settings.build_learner()
     batch = learner.batch_from_rollout("default_policy", experience())
-    assert batch["obs"].shape == (5, 4, 3) and int(batch["loss_mask"].sum()) == 14
+    assert batch["obs"].shape == (5, 4, 3)
+    assert int(batch["loss_mask"].sum()) == 14
     first = learner.update(rollouts={"default_policy": experience()})
     for _ in range(20):
         last = learner.update(rollouts={"default_policy": experience()})
