@@ -105,8 +105,8 @@ class MARWILConfig(AlgorithmConfig):
             self._value_error(f"beta must be between 0.0 and {self._largest_beta}, not {self.beta}.")
         if not self.postprocess_inputs and self.beta > 0.0:
             self._value_error(
-                "MARWIL computes value targets from the data: postprocess_inputs cannot be False. With beta=0.0, or with "
-                "BC, no targets are needed."
+                "MARWIL computes value targets from the data: postprocess_inputs cannot be False. With beta=0.0, or "
+                "with BC, no targets are needed."
             )
 
     @property
