@@ -72,7 +72,8 @@ def keep(
             delay_s = 0.0
         while True:
             log.error("the head has crashed; restarting it in %.1f s", delay_s)
-            _stand_in(session)
+            if not _stand_in(session):
+                break
             sleep(delay_s)
             delay_s = min(_LONGEST_S, max(_FIRST_S, 2 * delay_s))
             try:
@@ -101,14 +102,20 @@ def _await_end(session: str) -> bool:
     return read(session) is not None
 
 
-def _stand_in(session: str) -> None:
-    """Names this process in the record, if the head was not told to end meanwhile."""
-    record = read(session)
-    if record is None:
-        sys.exit(0)
-    pid = os.getpid()
-    ticks = processes.start_ticks(pid) or -1
-    remember(session, msgspec.structs.replace(record, pid=pid, start_ticks=ticks, boot_id=boot_id()))
+def _stand_in(session: str) -> bool:
+    """Names this process in the record; False: `start` has started another head meanwhile. Ends the process if the
+    head was told to end."""
+    with turn(session):  # else the record could be written again while `start --stop` removes it
+        runs = running(session)
+        if runs is not None and runs.pid != os.getpid():
+            return False
+        record = read(session)
+        if record is None:
+            sys.exit(0)
+        pid = os.getpid()
+        ticks = processes.start_ticks(pid) or -1
+        remember(session, msgspec.structs.replace(record, pid=pid, start_ticks=ticks, boot_id=boot_id()))
+    return True
 
 
 def _is_over(config: str, down_s: float) -> bool:

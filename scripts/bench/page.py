@@ -72,6 +72,13 @@ SECTIONS = {
         "checked. Ray's workers run at the priority of others (`RAY_worker_niceness=0`). Bold: below the floor, or "
         "over the limit.",
     ),
+    "rllib": (
+        "Reinforcement learning",
+        "The same algorithms and hyperparameters on one node with two CPUs through this engine, Ray's RLlib and, where "
+        "it stands beside them, Stable-Baselines3 or PPO as one plain loop. Torch has one thread in each process; "
+        "Ray's workers run at the priority of others (`RAY_worker_niceness=0`). RLlib's DQN and SAC are stopped after "
+        "100 s: rates are of what was done. Bold: below the floor, or over the limit.",
+    ),
     "warm_workers": (
         "Warm workers",
         "Actors that need a large module, which each imports itself, or which their node has preloaded "

@@ -48,6 +48,10 @@ SMALL = {
     "serve anchors": [
         "serve.py", "--only", "a chain of two", "--rounds", "1", "--seconds", "0.05", "--module", "anchors",
     ],
+    "rllib": ["rllib.py", "--only", "sampling, 8", "--rounds", "1", "--seconds", "0.05"],
+    "rllib anchors": [
+        "rllib.py", "--only", "sampling, 8", "--rounds", "1", "--seconds", "0.05", "--module", "anchors",
+    ],
     "warm workers": ["warm_workers.py", "--module", "decimal", "--rounds", "1"],
     "rest local": ["rest.py", "--only", "local", "--seconds", "0.2", "--settle", "0.1"],
     "rest launched": [
@@ -62,7 +66,7 @@ SMALL = {
 def test_a_benchmark_prints_its_line(command: list[str], tmp_path: pathlib.Path) -> None:
     if command[0] == "launcher.py" and (reason := sshd.missing()):
         pytest.skip(reason)
-    if command[0] == "train.py":
+    if command[0] in ("train.py", "rllib.py"):
         pytest.importorskip("torch")
     script, *arguments = [str(tmp_path) if word == FOLDER else word for word in command]
     done = subprocess.run(
@@ -82,6 +86,7 @@ def test_a_benchmark_prints_its_line(command: list[str], tmp_path: pathlib.Path)
 
 
 BY_HAND = {
+    "rllib_curves": "takes half an hour, and draws",
     "remote_driver": "wants a head that runs already, of ours or of Ray",
     "serve_client": "the load generator of the benchmark of serve",
     "tune_study": "the driver that the benchmark of tune kills",

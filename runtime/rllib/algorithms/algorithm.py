@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Collection
 from typing import Any, Self
 
+import runtime
 from runtime.rllib._core.types import DEFAULT_MODULE_ID, ModuleID
 from runtime.rllib.algorithms._algorithm import modules, resources
 from runtime.rllib.algorithms._algorithm.evaluation import Evaluation
 from runtime.rllib.algorithms._algorithm.results import ResultFiller
 from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig, as_config
-from runtime.rllib.algorithms.utils import with_registered_env
 from runtime.rllib.callbacks.utils import CallbackCaller
 from runtime.rllib.utils.checkpoints import Checkpointable
 from runtime.rllib.utils.metrics import (
@@ -29,6 +29,7 @@ from runtime.rllib.utils.metrics import (
 )
 from runtime.rllib.utils.metrics.metrics_logger import DEFAULT_STATS_CLS_LOOKUP, MetricsLogger
 from runtime.tune import PlacementGroupFactory, Trainable
+from runtime.tune.registry import publish_envs
 
 COMPONENT_LEARNER_GROUP = "learner_group"
 COMPONENT_ENV_RUNNER = "env_runner"
@@ -94,7 +95,7 @@ class Algorithm(Checkpointable, Trainable):
         Raises:
             ValueError: settings do not fit together.
         """
-        self.config = given = with_registered_env(as_config(config, self.get_default_config()))
+        self.config = given = as_config(config, self.get_default_config())
         if given.algo_class is None:
             given.algo_class = type(self)
         given.validate()
@@ -120,6 +121,7 @@ class Algorithm(Checkpointable, Trainable):
         from runtime.rllib.env.env_runner_group import EnvRunnerGroup
 
         config = self.config
+        self._publish_envs()
         if config.env is not None or config.is_online:
             self.env_runner_group = EnvRunnerGroup(config=config)
         if self.evaluation_config is not None and (
@@ -134,6 +136,14 @@ class Algorithm(Checkpointable, Trainable):
         for each in (self.env_runner_group, self.eval_env_runner_group):
             if each is not None:
                 each.sync_weights(from_worker_or_learner_group=self.learner_group, inference_only=True)
+
+    def _publish_envs(self) -> None:
+        """Actors have to find environments that this process has registered."""
+        actors = self.config.num_env_runners + self.config.evaluation_num_env_runners
+        if isinstance(self.config.env, str) and actors:
+            if not runtime.is_initialized():
+                runtime.init()
+            publish_envs()
 
     def _begin(self, config: dict[str, Any], place: Any) -> None:
         # An experiment calls this before and after `setup`; the config is what `setup` made of it.
@@ -216,7 +226,7 @@ class Algorithm(Checkpointable, Trainable):
     def _tell_of_new_runners(self, group: Any, is_evaluation: bool) -> None:
         if group is None:
             return
-        indices = group.take_recreated()
+        indices = group.probe_unhealthy_env_runners()
         if indices:
             self.metrics.log_value(
                 (FAULT_TOLERANCE_STATS, "num_env_runners_recreated_lifetime"), len(indices), reduce="lifetime_sum"

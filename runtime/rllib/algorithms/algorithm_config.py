@@ -18,6 +18,7 @@ from runtime.rllib.algorithms._config.learning import LearningSettings
 from runtime.rllib.algorithms._config.running import RunningSettings
 from runtime.rllib.algorithms._config.sampling import SamplingSettings
 from runtime.rllib.algorithms._config.settings import REPLACED, NotProvided
+from runtime.rllib.policy.policy import PolicySpec
 
 __all__ = ["AlgorithmConfig", "NotProvided"]
 
@@ -467,6 +468,37 @@ class AlgorithmConfig(
         return module_specs.multi_spec(
             self, env, spaces, inference_only, policy_dict, single_agent_rl_module_spec
         )
+
+    def change_module(
+        self, module_id: ModuleID, module_spec: Any, overrides: dict[str, Any] | None = None
+    ) -> None:
+        """Adds a module, so that an algorithm built of this config has it.
+
+        Args:
+            module_spec: an `RLModuleSpec` with its spaces; None removes the module.
+            overrides: its settings that differ.
+        """
+        from runtime.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
+
+        policies, given = dict(self.policies), self.rl_module_spec
+        if isinstance(given, MultiRLModuleSpec):
+            specs = dict(given.rl_module_specs or {})
+            changed = copy.copy(given)
+        else:
+            specs = {each: copy.copy(given) for each in policies}
+            changed = MultiRLModuleSpec(rl_module_specs={})
+        if module_spec is None:
+            policies.pop(module_id, None)
+            specs.pop(module_id, None)
+            self.algorithm_config_overrides_per_module.pop(module_id, None)
+        else:
+            space = {"observation_space": module_spec.observation_space, "action_space": module_spec.action_space}
+            policies[module_id] = PolicySpec(**space)
+            specs[module_id] = module_spec
+            if overrides is not None:
+                self.rl_module(algorithm_config_overrides_per_module={module_id: overrides})
+        changed.rl_module_specs = specs
+        self.policies, self._rl_module_spec = policies, changed
 
     # ---- building
 

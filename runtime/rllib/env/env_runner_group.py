@@ -90,6 +90,16 @@ class EnvRunnerGroup:
     # ------------------------------------------------------------ facts
 
     @property
+    def config(self) -> Config:
+        """The configuration of runners that are started from now on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        self._config = config
+        self._actors.use(config)
+
+    @property
     def local_env_runner(self) -> Any:
         """The local runner; None if there is none."""
         if self._local is None and self._has_local:
@@ -584,16 +594,25 @@ def _envs_of(runner: Any) -> list[Any]:
 
 
 def _default_class(config: Config) -> type:
-    name = "MultiAgentEnvRunner" if config.is_multi_agent else "SingleAgentEnvRunner"
-    module = "multi_agent_env_runner" if config.is_multi_agent else "single_agent_env_runner"
-    cls: type = getattr(importlib.import_module(f"runtime.rllib.env.{module}"), name)
+    if config.is_multi_agent:
+        if config.output is not None:
+            raise ValueError(
+                "Experience of several agents is not recorded by itself: give an env_runner_cls of your own with "
+                "config.env_runners(), or do without config.offline_data(output=...)"
+            )
+        module, name = "env.multi_agent_env_runner", "MultiAgentEnvRunner"
+    elif config.output is not None:
+        module, name = "offline.offline_env_runner", "OfflineSingleAgentEnvRunner"
+    else:
+        module, name = "env.single_agent_env_runner", "SingleAgentEnvRunner"
+    cls: type = getattr(importlib.import_module(f"runtime.rllib.{module}"), name)
     return cls
 
 
 def _weights_of(source: Any, policies: Collection[str] | None, inference_only: bool) -> Any:
     """A learner group's weights by module, or a runner's."""
     if hasattr(source, "get_weights"):
-        return source.get_weights(policies=policies, inference_only=inference_only)
+        return source.get_weights(policies, inference_only=inference_only)
     return source.get_state(components=COMPONENT_RL_MODULE, inference_only=inference_only)[
         COMPONENT_RL_MODULE
     ]

@@ -547,6 +547,9 @@ class SingleAgentEnvRunner(EnvRunner):
             COMPONENT_MODULE_TO_ENV_CONNECTOR: self.module_to_env,
         }
 
+    def forget_episodes(self) -> None:
+        self._needs_reset = True
+
     def stop(self) -> None:
         if self.env is not None:
             self._close_env()

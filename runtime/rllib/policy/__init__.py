@@ -1,0 +1,1 @@
+"""Batches of columns with the names of earlier versions of RLlib."""

@@ -19,6 +19,7 @@ from runtime import cloudpickle
 from runtime.serve import api
 from runtime.serve._controller import connection
 from runtime.serve._controller.building import application
+from runtime.serve._operations.client import ServeError
 from runtime.serve._operations.rest import deploy
 from runtime.serve.config import imported
 from runtime.serve.schema import ServeDeploySchema
@@ -73,7 +74,7 @@ class Program:
             api.shutdown()
 
     def _deploy(self, by_value: str = "") -> None:
-        target = application(imported(self._path), self._arguments, self._path)
+        target = application(found_at(self._path), self._arguments, self._path)
         sent = modules_below(by_value) if by_value else {}
         for module in sent.values():
             cloudpickle.register_pickle_by_value(module)  # so that a change of any file changes the version
@@ -82,6 +83,24 @@ class Program:
         finally:
             for module in sent.values():
                 cloudpickle.unregister_pickle_by_value(module)
+
+
+def found_at(path: str) -> Any:
+    """What an import path names.
+
+    Raises:
+        ServeError: there is no such module or name. An import that fails inside the module is raised as it is: its
+            traceback says where.
+    """
+    try:
+        return imported(path)
+    except ImportError as error:
+        module = path.rpartition(":" if ":" in path else ".")[0]
+        if error.name is None or f"{module}.".startswith(f"{error.name}."):
+            raise ServeError(
+                f"{str(error).rstrip('.')}. The application {path!r} is looked for in --app-dir, here by default."
+            ) from None
+        raise
 
 
 def run_config(config: ServeDeploySchema, blocking: bool) -> None:

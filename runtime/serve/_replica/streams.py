@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -17,84 +18,98 @@ AHEAD = 64
 class _Handover:
     """Items on their way from a thread to an event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        make: Callable[[], Iterator[Any]],
+        convert: Callable[[Any], Any],
+    ) -> None:
         self._loop = loop
+        self._make, self._convert = make, convert
+        self._iterator: Iterator[Any] | None = None
         self._items: deque[Any] = deque()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._closed = False
-        self._came = asyncio.Event()
+        self.came = asyncio.Event()
         self._is_waking = False
 
-    def fill(self, make: Callable[[], Iterator[Any]], convert: Callable[[Any], Any]) -> None:
-        """Iterates, on the calling thread. It waits for room, and returns early if nobody wants more."""
-        items = make()
-        try:
-            for item in items:
-                if not self._put(convert(item)):
-                    return
-        finally:
-            close = getattr(items, "close", None)
-            if close is not None:
-                close()
+    def fill(self) -> bool:
+        """Iterates, on the calling thread, until there is no room: the thread is others' then. Whether that was all."""
+        if self._iterator is None:
+            self._iterator = iter(self._make())
+        return all(self._put(self._convert(item)) for item in self._iterator)
+
+    def end(self) -> None:
+        """Closes a generator that nobody iterates any more."""
+        close = getattr(self._iterator, "close", None)
+        if close is not None:
+            close()
 
     def _put(self, item: Any) -> bool:
-        with self._changed:
-            while len(self._items) >= AHEAD and not self._closed:
-                self._changed.wait()  # until the other side takes some, or closes
+        """Whether there is room for another."""
+        with self._lock:
             if self._closed:
                 return False
             self._items.append(item)
+            has_room = len(self._items) < AHEAD
             wake, self._is_waking = not self._is_waking, True
         if wake:
-            self._loop.call_soon_threadsafe(self._came.set)
-        return True
+            self._loop.call_soon_threadsafe(self.came.set)
+        return has_room
 
     async def take(self) -> list[Any]:
-        """The next items; at least one."""
-        await self._came.wait()
-        with self._changed:
-            self._came.clear()
+        """The next items; none if `came` was set for another reason."""
+        await self.came.wait()
+        with self._lock:
+            self.came.clear()
             self._is_waking = False
             items = list(self._items)
             self._items.clear()
-            self._changed.notify()
         return items
 
     def close(self) -> None:
         """Nobody wants more."""
-        with self._changed:
+        with self._lock:
             self._closed = True
-            self._changed.notify()
 
 
 async def iterate(
     threads: Threads, make: Callable[[], Iterator[Any]], convert: Callable[[Any], Any]
 ) -> AsyncGenerator[Any, None]:
-    """The items of a sync generator, which is made and iterated on a thread. When this generator is closed, the thread
-    stops at its next item.
+    """The items of a sync generator, which is made and iterated on threads. A generator that is far ahead of its reader
+    gives its thread back: the reader may want it for another call. When this generator is closed, the thread stops at
+    its next item.
 
     Args:
         convert: is applied to each item, on the thread.
 
     Raises: what the generator raises.
     """
-    handover = _Handover(asyncio.get_running_loop())
-    filling = asyncio.ensure_future(threads.run(handover.fill, make, convert))
-    filling.add_done_callback(lambda _: handover._came.set())
+    handover = _Handover(asyncio.get_running_loop(), make, convert)
+    context = contextvars.copy_context()  # what the generator sets there stays between its turns
+
+    def turn() -> asyncio.Future[bool]:
+        filling = asyncio.ensure_future(threads.run(context.run, handover.fill))
+        filling.add_done_callback(lambda _: handover.came.set())
+        return filling
+
+    filling = turn()
     try:
         while True:
-            items = await handover.take()
-            for item in items:
+            is_over = filling.done()  # asked first: all that it has put is taken below
+            for item in await handover.take():
                 yield item
-            if not items and filling.done():
+            if is_over and await filling:
                 break
-            if filling.done():
-                handover._came.set()  # what came at last
-        await filling
+            if is_over:
+                filling = turn()
+            elif filling.done():
+                handover.came.set()  # the end itself, or what came at last
     finally:
         handover.close()
         if not filling.done():
             filling.cancel()
             await asyncio.wait([filling])
-        if not filling.cancelled():
-            filling.exception()
+        is_exhausted = not filling.cancelled() and filling.exception() is None and filling.result()
+        if not is_exhausted:
+            await threads.run(context.run, handover.end)

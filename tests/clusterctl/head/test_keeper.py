@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,6 +15,7 @@ from clusterctl import processes
 from clusterctl.errors import CliError
 from clusterctl.head import keeper
 from clusterctl.head.first import with_ports_of_before
+from clusterctl.head.session import turn
 from clusterctl.spec.definition import Autostop
 from clusterctl.startup.config import HeadConfig
 from clusterctl.startup.record import DaemonRecord, forget, read, remember, running
@@ -80,6 +82,50 @@ def test_an_end_that_was_meant_is_one(session: str) -> None:
     forget(session)
     assert keeper.keep(config_file(session), "", session, lambda _: pytest.fail("it does not wait")) == 0
     assert read(session) is None
+
+
+def test_a_keeper_does_not_write_again_what_stop_removes(session: str) -> None:
+    """After a reboot the boot entry starts a keeper while `start --stop` may be under way."""
+    ended: list[int | str | None] = []
+
+    def works() -> None:
+        try:
+            keeper.keep(config_file(session), "", session, lambda _: pytest.fail("it does not wait"))
+        except SystemExit as end:
+            ended.append(end.code)
+
+    with turn(session):
+        thread = threading.Thread(target=works)
+        thread.start()
+        thread.join(0.3)  # it has seen a record, and waits for its turn
+        assert thread.is_alive()
+        assert read(session) is not None
+        forget(session)
+    thread.join(10)
+    assert ended == [0]
+    assert read(session) is None
+
+
+def test_a_keeper_leaves_a_head_that_another_has_started(session: str) -> None:
+    ends: list[int] = []
+    with subprocess.Popen(["sleep", "60"]) as other:
+        with turn(session):
+            thread = threading.Thread(
+                target=lambda: ends.append(
+                    keeper.keep(config_file(session), "", session, lambda _: pytest.fail("it does not wait"))
+                )
+            )
+            thread.start()
+            thread.join(0.3)
+            ticks = processes.start_ticks(other.pid) or -1
+            started = DaemonRecord(pid=other.pid, start_ticks=ticks, role="head", control_address="")
+            remember(session, started)
+        thread.join(0.3)
+        assert read(session) == started
+        forget(session)
+        other.kill()
+    thread.join(10)
+    assert ends == [0]
 
 
 def test_a_restarted_head_has_the_ports_of_before(session: str) -> None:

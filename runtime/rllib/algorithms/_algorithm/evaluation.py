@@ -83,27 +83,31 @@ class Evaluation:
         count = {"env_steps": None, "episodes": None}
         unit = "episodes" if config.evaluation_duration_unit == "episodes" else "env_steps"
         count[unit] = config.evaluation_duration
-        collected: Samples = group.collect(
-            **count,
-            timeout_s=config.evaluation_sample_timeout_s,
-            force_reset=config.evaluation_force_reset_envs_before_iteration,
-        )
+        self._reset(group)
+        collected: Samples = group.collect(**count, timeout_s=config.evaluation_sample_timeout_s)
         return collected
+
+    def _reset(self, group: Any) -> None:
+        """Has runners begin new episodes. Whole episodes begin anew anyway."""
+        config = self._algorithm.config
+        if config.evaluation_force_reset_envs_before_iteration and config.evaluation_duration_unit == "timesteps":
+            group.foreach_env_runner(
+                "forget_episodes",
+                local_env_runner=group.num_remote_workers() == 0,
+                timeout_seconds=config.evaluation_sample_timeout_s,
+            )
 
     def _sample_while_training(self, group: Any, training_has_ended: threading.Event | None) -> Samples:
         """Samples piece by piece until the training step ends. Pieces get longer, to have few of them."""
         config = self._algorithm.config
         runners = max(1, config.evaluation_num_env_runners)
         steps = config.evaluation_auto_duration_min_env_steps_per_sample
-        force_reset = config.evaluation_force_reset_envs_before_iteration
         sampled: Samples = []
+        self._reset(group)
         while True:
             sampled += group.collect(
-                env_steps=steps * runners,
-                timeout_s=config.evaluation_sample_timeout_s,
-                force_reset=force_reset,
+                env_steps=steps * runners, timeout_s=config.evaluation_sample_timeout_s
             )
-            force_reset = False
             if training_has_ended is None or training_has_ended.is_set():
                 return sampled
             steps = min(2 * steps, config.evaluation_auto_duration_max_env_steps_per_sample)

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runtime.serve._operations import cli, running
+from runtime.serve._operations.client import ServeError
 from runtime.serve._operations.configuration import built_config
 
 
@@ -70,3 +71,19 @@ def test_several_applications_have_routes_of_their_own() -> None:
 
 def test_texts_of_several_lines_stay_legible() -> None:
     assert cli._yaml({"message": "first\n  second\n"}) == "message: |-\n  first\n    second\n"
+
+
+def test_an_import_path_of_nothing_says_where_it_was_looked_for(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "served_empty.py").write_text("x = 1\n")
+    (tmp_path / "served_broken.py").write_text("import is_not_there\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for path, message in (
+        ("is_not_there_either:app", "No module named 'is_not_there_either'. The application"),
+        ("served_empty:app", "The module served_empty has no app. The application"),
+    ):
+        with pytest.raises(ServeError, match=message):
+            running.found_at(path)
+    with pytest.raises(ModuleNotFoundError, match="is_not_there"):  # with the traceback of the user's module
+        running.found_at("served_broken:app")

@@ -89,7 +89,7 @@ def test_files_are_removed_only_as_the_mode_says(worker: Worker) -> None:
     later = worker.report("d", ASYNC)
     worker.session.drain(60)
     assert not later.exists()
-    assert worker.uploads() == 4
+    assert eventually(lambda: worker.uploads() == 4)  # the records are carried by another thread
 
 
 def test_a_later_report_raises_the_error_of_an_upload_and_the_files_stay(worker: Worker) -> None:

@@ -1,0 +1,3 @@
+from runtime.rllib.algorithms.bc.bc import BC, BCConfig
+
+__all__ = ["BC", "BCConfig"]

@@ -1,0 +1,3 @@
+from runtime.rllib.algorithms.marwil.marwil import MARWIL, MARWILConfig
+
+__all__ = ["MARWIL", "MARWILConfig"]
