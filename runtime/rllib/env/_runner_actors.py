@@ -19,7 +19,12 @@ logger = logging.getLogger(__name__)
 START = "_start"  # the tag of an actor's first call, which tells that it is up
 COLLECT, SYNC, EACH = "_collect", "_sync", "_each"  # tags of a group's own calls
 # Imported once per node, before workers are forked: torch alone takes a second.
-MODULES = ("torch", "gymnasium", "runtime.rllib.env.single_agent_env_runner")
+MODULES = (
+    "torch",
+    "gymnasium",
+    "runtime.rllib.env.single_agent_env_runner",
+    "runtime.rllib.core.distribution.torch.torch_distribution",
+)
 
 
 class EnvRunnerFailedError(RayError):
