@@ -30,6 +30,7 @@ class Lane:
 
     __slots__ = (
         "agent_id",
+        "before",
         "ended",
         "episode_id",
         "obs",
@@ -64,10 +65,12 @@ class Lane:
         self.steps = 0  # actions in the episode
         self.total = 0.0  # rewards in the episode
         self.state = table.initial_state  # of a recurrent module, before its next row
-        self.state_in = self.state  # and before the first of `rows`
+        self.before = self.state  # before the last of `rows`
+        self.state_in = self.state  # before the first of `rows`
 
     def act(self, row: int, state: Any = None) -> None:
         """The agent acts on its observation. `state`: a recurrent module's state after this row."""
+        self.before = self.state
         if not self.rows:
             self.state_in = self.state
         self.state = state
@@ -200,6 +203,7 @@ class RowTable:
         )
         for number, (lane, row) in enumerate(zip(lanes, last, strict=True), start=first):
             lane.rows = [number]
+            lane.state_in = lane.before
             self.rewards[number] = rewards[row]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -23,7 +24,7 @@ def shards(rollout: Rollout, count: int) -> list[Rollout]:
     if rollout.rows < count:
         return [rollout] * count
     borders = [rollout.rows * i // count for i in range(count + 1)]
-    return [_slice(rollout, start, stop) for start, stop in zip(borders, borders[1:], strict=False)]
+    return [_slice(rollout, start, stop) for start, stop in pairwise(borders)]
 
 
 def shards_by_module(rollouts: Mapping[str, Rollout], count: int) -> list[dict[str, Rollout]]:

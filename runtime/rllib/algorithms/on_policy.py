@@ -46,11 +46,17 @@ def collected_rollouts(
     while done < steps:
         env_steps = steps - done
         if count_steps_by == "agent_steps" and parts:
-            per_env_step = max(1.0, sum(c.agent_steps for c in parts) / max(1, sum(c.env_steps for c in parts)))
+            per_env_step = max(
+                1.0, sum(c.agent_steps for c in parts) / max(1, sum(c.env_steps for c in parts))
+            )
             env_steps = max(1, round(env_steps / per_env_step))
         elif count_steps_by == "agent_steps":
             env_steps = 1  # how many agents step at a time is not known yet
-        fresh = [each for each in env_runner_group.collect(env_steps=env_steps, timeout_s=timeout_s) if each.env_steps]
+        fresh = [
+            each
+            for each in env_runner_group.collect(env_steps=env_steps, timeout_s=timeout_s)
+            if each.env_steps
+        ]
         if not fresh:
             break
         parts += fresh

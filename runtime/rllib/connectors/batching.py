@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 import numpy as np
 
 from runtime.rllib._core import trees
 from runtime.rllib._core.trees import Tree
-
-
-class BatchedNdArray(np.ndarray):  # type: ignore[type-arg]
-    """An array that stands for several items of a column, along its first dimension."""
-
-    def __new__(cls, values: Any) -> BatchedNdArray:
-        return np.asarray(values).view(cls)
+from runtime.rllib.utils.spaces.space_utils import BatchedNdArray, unbatch
 
 
 def is_batched(item: Tree) -> bool:
@@ -34,12 +27,6 @@ def batch_items(items: Sequence[Tree]) -> Tree:
     ]
     plain = [trees.tree_map(lambda leaf: np.asarray(leaf).view(np.ndarray), item) for item in rows]
     return trees.concatenate(plain)
-
-
-def unbatch(tree: Tree) -> list[Tree]:
-    """The items of a tree of arrays or tensors [rows, ...]."""
-    rows = len(next(trees.leaves(tree)))
-    return [trees.take(tree, row) for row in range(rows)]
 
 
 def split_and_zero_pad(items: Sequence[Tree], max_seq_len: int) -> list[Tree]:

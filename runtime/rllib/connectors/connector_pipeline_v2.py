@@ -191,7 +191,7 @@ class ConnectorPipelineV2(ConnectorV2):
 
     # ------------------------------------------------------------ state
 
-    def get_checkpointable_components(self) -> list[tuple[str, ConnectorV2]]:
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
         """The pieces by names that are different for pieces of one class."""
         return [(f"{place:03d}_{type(piece).__name__}", piece) for place, piece in enumerate(self.connectors)]
 
@@ -203,15 +203,11 @@ class ConnectorPipelineV2(ConnectorV2):
         **kwargs: Any,
     ) -> dict[str, Any]:
         """The states of the pieces that have one, by `get_checkpointable_components`."""
-        wanted = None if components is None else _names(components)
-        left_out = set() if not_components is None else _names(not_components)
         states = {}
         for name, piece in self.get_checkpointable_components():
-            if (
-                (wanted is None or name in wanted)
-                and name not in left_out
-                and (state := piece.get_state(**kwargs))
-            ):
+            if not self._check_component(name, components, not_components):
+                continue
+            if state := piece.get_state(self._get_subcomponents(name, components), **kwargs):
                 states[name] = state
         return states
 
@@ -242,10 +238,6 @@ def _checked(piece: Any) -> ConnectorV2:
     if not isinstance(piece, ConnectorV2):
         raise ValueError(f"A pipeline consists of ConnectorV2 objects; {piece!r} is none")
     return piece
-
-
-def _names(components: str | Collection[str]) -> set[str]:
-    return {components} if isinstance(components, str) else set(components)
 
 
 def _timed(metrics: Any, key: tuple[str, ...]) -> Any:

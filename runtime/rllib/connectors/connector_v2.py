@@ -1,8 +1,8 @@
 """The interface of a connector piece.
 
 A piece is a callable that changes a batch, or the episodes that the batch comes from. Calling pieces takes an episode
-object per environment and a Python call per environment and step (the slow path). Three optional methods work on columns
-instead, and keep runners and learners in their fast loops:
+object per environment and a Python call per environment and step (the slow path). Three optional methods work on
+columns instead, and keep runners and learners in their fast loops:
 
     env to module   on_vector_step(step: VectorStep) -> observations [N, ...]
     module to env   on_vector_actions(actions [N, ...]) -> actions for the environments [N, ...]
@@ -10,8 +10,9 @@ instead, and keep runners and learners in their fast loops:
 
 A runner asks `pipeline.vectorized()` for the pieces to call, which is None if a piece has no such method. It then calls
 them in order, each with what the one before returned; what the last returns goes to the module and into the rollout
-(observations), or to the environments (actions; the rollout keeps the module's). The default pieces are not among them,
-because the fast loops do what they do. `pipeline.observation_space` is what the module gets.
+(observations), or to the environments (actions; the rollout keeps the module's). The default pieces are not among
+them, because the fast loops do what they do; only `NormalizeAndClipActions` is, at its place behind the user's pieces.
+`pipeline.observation_space` is what the module gets.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ import numpy as np
 from runtime.rllib._core import trees
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.trees import Tree
+from runtime.rllib.utils.checkpoints import Checkpointable
+from runtime.rllib.utils.spaces.space_utils import BatchedNdArray
 
-from .batching import BatchedNdArray
 from .vector_step import VectorStep
 
 Batch = dict[str, Any]
 
 
-class ConnectorV2(abc.ABC):
+class ConnectorV2(Checkpointable):
     """A piece of a connector pipeline, or a pipeline. Subclasses override `__call__`.
 
-    Pieces change spaces, too: set the `input_...` spaces (pipelines do) and read `observation_space` and `action_space`.
+    Pieces change spaces, too: set the `input_...` spaces (pipelines do), read `observation_space` and `action_space`.
 
     Args:
         input_observation_space: The gymnasium space of observations before the piece. Pipelines set it.
@@ -161,7 +163,7 @@ class ConnectorV2(abc.ABC):
         """Takes a state of `get_state`."""
 
     def reset_state(self) -> None:
-        """Forgets what the piece learned."""
+        """Forgets what the piece learned. Nothing unless overridden."""
 
     def merge_states(self, states: list[dict[str, Any]]) -> dict[str, Any]:
         """One state from those of the pieces in parallel runners, which all take it by `set_state` afterwards.

@@ -38,11 +38,6 @@ def map_leaves(function: Callable[[Any, Any], Any], space: Any, value: Tree) -> 
     return function(space, value)
 
 
-def is_multi_agent_space(space: Any) -> bool:
-    """Whether this is a Dict space; those of multi-agent environments map agent ids to spaces."""
-    return isinstance(space, spaces.Dict)
-
-
 # ------------------------------------------------------------ flattening
 
 
@@ -110,28 +105,3 @@ def one_hot(values: Any, size: int) -> np.ndarray:
     result = np.zeros((*rows.shape, size), np.float32)
     np.put_along_axis(result, rows[..., None], 1.0, axis=-1)
     return result
-
-
-# ------------------------------------------------------------ actions
-
-
-def unsquash(space: Any, value: Tree) -> Tree:
-    """Actions of bounded Box spaces from [-1, 1] to their bounds, clipped there. Integer ones are shifted to `low`."""
-
-    def leaf(box: Any, action: Any) -> Any:
-        if not isinstance(box, spaces.Box) or not (box.bounded_below.all() and box.bounded_above.all()):
-            return action
-        if np.issubdtype(box.dtype, np.integer):
-            return box.low + action
-        return np.clip(box.low + (np.asarray(action) + 1.0) * (box.high - box.low) / 2.0, box.low, box.high)
-
-    return map_leaves(leaf, space, value)
-
-
-def clip(space: Any, value: Tree) -> Tree:
-    """Actions of Box spaces, clipped to their bounds."""
-    return map_leaves(
-        lambda box, action: np.clip(action, box.low, box.high) if isinstance(box, spaces.Box) else action,
-        space,
-        value,
-    )

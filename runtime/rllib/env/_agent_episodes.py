@@ -49,7 +49,7 @@ def act(
         columns, actions = compute(module_id, [agent_id for _, agent_id in agents], observations, states)
         count = len(agents)
         mine = rows_of(columns.pop(Columns.ACTIONS), count)
-        outputs = [{} for _ in agents]
+        outputs: list[dict[str, Any]] = [{} for _ in agents]
         for name, column in columns.items():
             for output, value in zip(outputs, rows_of(column, count), strict=True):
                 output[name] = value

@@ -172,7 +172,7 @@ class AgentItems:
         for agent_id, data in new_data.items():
             if agent_id not in self.agent_episodes:
                 raise KeyError(
-                    f"Episode {self.id_} has no agent {agent_id!r}; it has {sorted(map(str, self.agent_ids))}"
+                    f"Episode {self.id_} has no agent {agent_id!r}; it has {sorted(map(str, self.agent_episodes))}"
                 )
             getattr(self.agent_episodes[agent_id], f"set_{what}")(new_data=data, **where)
 

@@ -92,6 +92,10 @@ class RunnerActors:
         for number in self.runners.add(count):
             self._create(number)
 
+    def use(self, config: Config) -> None:
+        """New actors get this configuration."""
+        self._config, self._config_ref = config, None
+
     def handle(self, number: int) -> Any:
         """The actor's handle."""
         return self._handles[number]

@@ -90,6 +90,16 @@ class EnvRunnerGroup:
     # ------------------------------------------------------------ facts
 
     @property
+    def config(self) -> Config:
+        """The configuration of runners that are started from now on."""
+        return self._config
+
+    @config.setter
+    def config(self, config: Config) -> None:
+        self._config = config
+        self._actors.use(config)
+
+    @property
     def local_env_runner(self) -> Any:
         """The local runner; None if there is none."""
         if self._local is None and self._has_local:
@@ -592,7 +602,7 @@ def _default_class(config: Config) -> type:
 def _weights_of(source: Any, policies: Collection[str] | None, inference_only: bool) -> Any:
     """A learner group's weights by module, or a runner's."""
     if hasattr(source, "get_weights"):
-        return source.get_weights(policies=policies, inference_only=inference_only)
+        return source.get_weights(policies, inference_only=inference_only)
     return source.get_state(components=COMPONENT_RL_MODULE, inference_only=inference_only)[
         COMPONENT_RL_MODULE
     ]

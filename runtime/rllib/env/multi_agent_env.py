@@ -36,8 +36,8 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
     action_spaces: dict[AgentID, gymnasium.Space[Any]] | None = None
     agents: list[AgentID] = []
     possible_agents: list[AgentID] = []
-    observation_space: gymnasium.Space[Any] | None = None  # type: ignore[assignment]
-    action_space: gymnasium.Space[Any] | None = None  # type: ignore[assignment]
+    observation_space: gymnasium.Space[Any] | None = None
+    action_space: gymnasium.Space[Any] | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
         super().reset(seed=seed, options=options)
         return {}, {}
 
-    def step(  # type: ignore[override]
+    def step(
         self, action_dict: dict[AgentID, Any]
     ) -> tuple[
         dict[AgentID, Any],

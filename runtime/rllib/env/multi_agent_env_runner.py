@@ -594,6 +594,9 @@ class MultiAgentEnvRunner(EnvRunner):
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
 
+    def forget_episodes(self) -> None:
+        self._running, self._episodes = [], []
+
     def stop(self) -> None:
         """Closes the environments; errors of theirs are logged."""
         if self.env is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import os
 import pickle
@@ -209,6 +210,29 @@ def register_trainable(name: str, trainable: Any, warn: bool = True) -> None:
     _registered[name] = trainable
 
 
+def registered_trainable(name: str) -> Any:
+    """What is registered under a name: by `register_trainable`, or as an algorithm of `runtime.rllib`.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if name in _registered:
+        return _registered[name]
+    try:
+        # By name: that library is built upon this one.
+        algorithms = importlib.import_module("runtime.rllib.algorithms.registry")
+    except ImportError:  # its dependencies are not installed
+        algorithms = None
+    if algorithms is not None and name in algorithms.ALGORITHMS:
+        return algorithms.get_algorithm_class(name)
+    known = ", ".join(sorted(_registered)) or "none"
+    more = f"; algorithms are: {', '.join(algorithms.ALGORITHMS)}" if algorithms is not None else ""
+    raise ValueError(
+        f"No trainable is registered as {name!r}; registered are: {known}{more}. Call tune.register_trainable "
+        "first, or pass the function or class itself."
+    )
+
+
 def found_trainable(trainable: Any) -> Equipped:
     """The trainable that is meant, checked.
 
@@ -217,13 +241,7 @@ def found_trainable(trainable: Any) -> Equipped:
         TypeError: it cannot be run.
     """
     if isinstance(trainable, str):
-        if trainable not in _registered:
-            known = ", ".join(sorted(_registered)) or "none"
-            raise ValueError(
-                f"No trainable is registered as {trainable!r}; registered are: {known}. Call tune.register_trainable "
-                "first, or pass the function or class itself."
-            )
-        name, trainable = trainable, _registered[trainable]
+        name, trainable = trainable, registered_trainable(trainable)
         equipped = trainable if isinstance(trainable, Equipped) else Equipped(trainable)
         equipped.__name__ = name
     else:

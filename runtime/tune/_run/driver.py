@@ -38,6 +38,7 @@ from runtime.tune._run.runner import Runner, Setup
 from runtime.tune._run.used_modules import used_modules
 from runtime.tune.logger import CSVLoggerCallback, JsonLoggerCallback, LoggerCallback, TBXLoggerCallback
 from runtime.tune.logger.tensorboardx import is_installed
+from runtime.tune.registry import publish_envs
 from runtime.tune.schedulers import FIFOScheduler
 from runtime.tune.search import BasicVariantGenerator, ConcurrencyLimiter, Searcher
 from runtime.tune.stopper import CombinedStopper, DictionaryStopper, FunctionStopper, NoopStopper, Stopper
@@ -110,6 +111,7 @@ def fit(trainable: Equipped, definition: Definition, resume: ResumeConfig | None
     """
     if not runtime.is_initialized():
         runtime.init()
+    publish_envs()
     storage = storage_of(definition.run)
     storage.open()
     staging = storage.folder if storage.is_local else tempfile.mkdtemp(prefix="tune-")

@@ -119,7 +119,7 @@ class Settings:
         known: dict[str, str] = {}
         for owner in type(self).__mro__:
             for name, function in vars(owner).items():
-                if name.startswith("_") or not hasattr(function, "__wrapped__"):
+                if not inspect.isfunction(function) or not hasattr(function, "__wrapped__"):
                     continue
                 for parameter in list(inspect.signature(function).parameters)[1:]:
                     known.setdefault(parameter, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import abc
 from typing import Any
 
+from runtime.rllib.algorithms.dqn.dqn_catalog import DQNCatalog
 from runtime.rllib.core.learner.utils import make_target_network
 from runtime.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetworkAPI
 from runtime.rllib.core.rl_module.rl_module import RLModule
@@ -28,6 +29,8 @@ class DefaultDQNRLModule(RLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetAPI):
 
     def setup(self) -> None:
         """Builds the networks."""
+        if self.catalog_class is None:
+            self.catalog_class = DQNCatalog
         config = self.model_config
         self.uses_dueling = bool(config["dueling"])
         self.uses_double_q = bool(config["double_q"])
@@ -62,7 +65,7 @@ class DefaultDQNRLModule(RLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetAPI):
         return self.encoder.get_initial_state()
 
     def compute_q_values(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """"qf_preds" [..., A] and, with several atoms, "atoms" [N], "qf_logits" and "qf_probs" [..., A, N]."""
+        """Values "qf_preds" [..., A] and, with several atoms, "atoms" [N], "qf_logits" and "qf_probs" [..., A, N]."""
         return self._qf_forward(batch, self.encoder, self.af, self.vf if self.uses_dueling else None)
 
     def forward_target(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,11 @@ from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
 )
 from runtime.rllib.core.learner.learner import Learner
 from runtime.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI
-from runtime.rllib.utils.metrics import LAST_TARGET_UPDATE_TS, NUM_ENV_STEPS_SAMPLED_LIFETIME, NUM_TARGET_UPDATES
+from runtime.rllib.utils.metrics import (
+    LAST_TARGET_UPDATE_TS,
+    NUM_ENV_STEPS_SAMPLED_LIFETIME,
+    NUM_TARGET_UPDATES,
+)
 from runtime.rllib.utils.metrics import TD_ERROR_KEY as TD_ERROR_KEY
 
 QF_LOSS_KEY = "qf_loss"
@@ -50,6 +54,7 @@ class DQNLearner(Learner):
         self.td_errors: dict[ModuleID, Any] = {}
         self.last_update_ts_by_mid: dict[ModuleID, int] = {}
         self._target_pairs: dict[ModuleID, tuple[list[Any], list[Any]]] = {}
+        self._latest: dict[ModuleID, dict[str, Any]] = {}  # tensors of the last loss, to report from
         super().build()
 
     def _make_module(self) -> Any:
@@ -70,9 +75,30 @@ class DQNLearner(Learner):
 
     def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
         """Removes a module and what is known about it."""
-        for known in (self.td_errors, self.last_update_ts_by_mid, self._target_pairs):
+        for known in (self.td_errors, self.last_update_ts_by_mid, self._target_pairs, self._latest):
             known.pop(module_id, None)
         return super().remove_module(module_id, **kwargs)
+
+    def update(self, *args: Any, _no_metrics_reduce: bool = False, **kwargs: Any) -> Any:
+        """As `Learner.update`. Results of learners in actors have the errors of their rows."""
+        super().update(*args, _no_metrics_reduce=True, **kwargs)
+        return None if _no_metrics_reduce else self.reduce_metrics()
+
+    def reduce_metrics(self) -> Any:
+        """The reduced metrics since the last call: module id -> name -> value. What a loss reports is of the last one."""
+        for module_id, tensors in self._latest.items():
+            report = self._report(module_id, self.config.get_config_for_module(module_id), tensors)
+            self.metrics.log_dict(report, key=module_id, window=1)
+            if self.config.num_learners > 0:
+                self.metrics.log_value(
+                    (module_id, TD_ERROR_KEY), self.td_errors[module_id], reduce="item_series"
+                )
+        self._latest.clear()
+        return self.metrics.reduce()
+
+    def _report(self, module_id: ModuleID, config: Config, tensors: dict[str, Any]) -> dict[str, Any]:
+        """Name -> scalar, from what the loss kept in `_latest`."""
+        raise NotImplementedError
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Moves target networks that are due."""

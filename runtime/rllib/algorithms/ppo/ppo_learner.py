@@ -54,8 +54,12 @@ class PPOLearner(Learner):
     def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
         """Removes a module and its coefficients."""
         spec = super().remove_module(module_id, **kwargs)
-        for each in (self.entropy_coeff_schedulers_per_module, self.curr_kl_coeffs_per_module, self._latest_kl):
-            each.pop(module_id, None)  # type: ignore[attr-defined]
+        for each in (
+            self.entropy_coeff_schedulers_per_module,
+            self.curr_kl_coeffs_per_module,
+            self._latest_kl,
+        ):
+            each.pop(module_id, None)
         return spec
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:

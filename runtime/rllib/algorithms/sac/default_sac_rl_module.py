@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from runtime.rllib.algorithms.sac.sac_catalog import SACCatalog
 from runtime.rllib.core.learner.utils import make_target_network
 from runtime.rllib.core.rl_module.apis import InferenceOnlyAPI, QNetAPI, TargetNetworkAPI
 from runtime.rllib.core.rl_module.rl_module import RLModule
@@ -19,6 +20,8 @@ class DefaultSACRLModule(RLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetAPI):
 
     def setup(self) -> None:
         """Builds the networks."""
+        if self.catalog_class is None:
+            self.catalog_class = SACCatalog
         self.twin_q = bool(self.model_config["twin_q"])
         self.pi_encoder = self.catalog.build_encoder(framework=self.framework)
         self.pi = self.catalog.build_pi_head(framework=self.framework)
@@ -33,7 +36,8 @@ class DefaultSACRLModule(RLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetAPI):
     def q_networks(self, prefix: str = "") -> list[tuple[Any, Any]]:
         """(encoder, head) of each Q network; those of its target with the prefix "target_"."""
         return [
-            (getattr(self, f"{prefix}{name}_encoder"), getattr(self, f"{prefix}{name}")) for name in self._q_names()
+            (getattr(self, f"{prefix}{name}_encoder"), getattr(self, f"{prefix}{name}"))
+            for name in self._q_names()
         ]
 
     def make_target_networks(self) -> None:
@@ -52,7 +56,8 @@ class DefaultSACRLModule(RLModule, InferenceOnlyAPI, TargetNetworkAPI, QNetAPI):
 
     def get_non_inference_attributes(self) -> list[str]:
         """All but the policy."""
-        return [f"{prefix}{name}{part}" for name in self._q_names() for prefix in ("", "target_") for part in ("", "_encoder")]
+        names = [f"{name}{part}" for name in self._q_names() for part in ("", "_encoder")]
+        return [*names, *(f"target_{name}" for name in names)]
 
     def get_initial_state(self) -> Any:
         """{}: the module has no state."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runtime.rllib.algorithms.sac.default_sac_rl_module import DefaultSACRLModule
+from runtime.rllib.algorithms.tqc.tqc_catalog import TQCCatalog
 
 
 class DefaultTQCRLModule(DefaultSACRLModule):
@@ -14,6 +15,8 @@ class DefaultTQCRLModule(DefaultSACRLModule):
 
     def setup(self) -> None:
         """Builds the networks."""
+        if self.catalog_class is None:
+            self.catalog_class = TQCCatalog
         self.n_quantiles = int(self.model_config["n_quantiles"])
         self.n_critics = int(self.model_config["n_critics"])
         self.top_quantiles_to_drop_per_net = int(self.model_config["top_quantiles_to_drop_per_net"])

@@ -5,17 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.rllib.algorithms.sac.sac_catalog import SACCatalog
+from runtime.rllib.core.models.catalog import head_config
+from runtime.rllib.utils.error import UnsupportedSpaceException
 
 
 class TQCCatalog(SACCatalog):
     """SAC's networks, with heads of "n_quantiles" outputs for the critics.
 
     Raises:
-        ValueError: the action space is not Box.
+        UnsupportedSpaceException: the action space is not Box.
     """
 
     def __init__(self, observation_space: Any, action_space: Any, model_config_dict: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, model_config_dict)
         if self.is_discrete:
-            raise ValueError(f"TQC needs a Box action space, not {action_space}; use DQN or SAC")
-        self.qf_head_config = self._head_config(int(self._model_config_dict["n_quantiles"]))
+            raise UnsupportedSpaceException(
+                f"TQC needs a Box action space, not {action_space}; use DQN or SAC"
+            )
+        self.qf_head_config = head_config(
+            model_config_dict, self.latent_dims, int(model_config_dict["n_quantiles"])
+        )

@@ -59,10 +59,8 @@ class AddStatesFromEpisodesToBatch(ConnectorV2):
                 count = math.ceil(len(episode) / max_seq_len)
                 self.add_n_batch_items(batch, Columns.STATE_IN, states, count, episode)
             elif (
-                len(episode) == 0
-                and episode.t_started == 0
-                or Columns.STATE_OUT not in episode.extra_model_outputs
-            ):
+                len(episode) == 0 and episode.t_started == 0
+            ) or Columns.STATE_OUT not in episode.extra_model_outputs:
                 self.add_batch_item(batch, Columns.STATE_IN, _initial_state(module), episode)
             else:
                 state = episode.get_extra_model_outputs(Columns.STATE_OUT, -1)

@@ -8,8 +8,9 @@ import numpy as np
 
 from runtime.rllib._core import trees
 from runtime.rllib.core.columns import Columns
+from runtime.rllib.utils.spaces.space_utils import BatchedNdArray
 
-from ..batching import BatchedNdArray, mask_and_lengths, split_and_zero_pad
+from ..batching import mask_and_lengths, split_and_zero_pad
 from ..connector_v2 import Batch, ConnectorV2
 from .add_states_from_episodes_to_batch import max_seq_len_of, module_of
 

@@ -18,10 +18,11 @@ from ..vector_step import VectorStep
 
 
 class FrameStacking(ConnectorV2):
-    """Stacks an observation [..., 1] and those before it to [..., num_frames], the newest last. Zeros precede an episode.
+    """Stacks an observation [..., 1] and those before it to [..., num_frames], the newest last.
 
-    Called with episodes, the stack is only in the batch, so a learner pipeline needs the piece, too, with
-    `as_learner_connector=True`. On columns, the rollout has the stacks, and the learner's piece leaves them as they are.
+    Zeros precede an episode. Called with episodes, the stack is only in the batch, so a learner pipeline needs the
+    piece, too, with `as_learner_connector=True`. On columns, the rollout has the stacks, and the learner's piece leaves
+    them as they are.
 
     Args:
         num_frames: The number of observations in a stack.

@@ -184,7 +184,7 @@ class MeanStdFilter(ConnectorV2):
         not_components: str | Collection[str] | None = None,
         **kwargs: Any,
     ) -> dict[str, Any]:
-        """By agent id: settings, and the states of `RunningStats` of all observations and of those since `set_state`."""
+        """By agent id: settings, and `RunningStats` of all observations and of those since `set_state`."""
         return {
             agent: {
                 "de_mean_to_zero": self.de_mean_to_zero,

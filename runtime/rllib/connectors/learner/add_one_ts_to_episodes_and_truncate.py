@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,9 +14,11 @@ from ..connector_v2 import Batch, ConnectorV2, is_multi_agent
 class AddOneTsToEpisodesAndTruncate(ConnectorV2):
     """Adds a step to each episode, so that the batch has a row for the observation after the last step.
 
-    The extra step repeats the last observation, action and outputs, with reward 0. "loss_mask" is False for it. Episodes
-    that are not done count as truncated. The episodes are changed, and their ids made unique.
+    The extra step repeats the last observation, action and outputs, with reward 0. "loss_mask" is False for it.
+    Episodes that are not done count as truncated. The episodes are changed, and their ids made unique.
     """
+
+    is_default_piece: ClassVar[bool] = True
 
     def __call__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -18,13 +18,15 @@ from ..connector_v2 import Batch, ConnectorV2
 class GeneralAdvantageEstimation(ConnectorV2):
     """Adds "advantages", with mean 0 and deviation 1, and "value_targets", for modules that have a value function.
 
-    It stands at the end of a pipeline, behind `NumpyToTensor`, with `AddOneTsToEpisodesAndTruncate` at its beginning. The
-    extra steps have advantage and value target 0. Values come from one forward pass over the whole batch.
+    It stands at the end of a pipeline, behind `NumpyToTensor`, with `AddOneTsToEpisodesAndTruncate` at its beginning.
+    The extra steps have advantage and value target 0. Values come from one forward pass over the whole batch.
 
     Args:
         gamma: The discount factor.
         lambda_: 0: one-step advantages; 1: discounted returns less the values.
     """
+
+    is_default_piece: ClassVar[bool] = True
 
     def __init__(
         self,

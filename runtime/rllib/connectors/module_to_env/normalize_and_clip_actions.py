@@ -6,8 +6,8 @@ from typing import Any
 
 from runtime.rllib._core.trees import Tree
 from runtime.rllib.core.columns import Columns
+from runtime.rllib.utils.spaces.space_utils import clip_action, unsquash_action
 
-from .. import spaces as space_functions
 from ..connector_v2 import Batch, ConnectorV2
 
 
@@ -34,8 +34,8 @@ class NormalizeAndClipActions(ConnectorV2):
 
     def _for_env(self, space: Any, actions: Tree) -> Tree:
         if self.normalize_actions:
-            return space_functions.unsquash(space, actions)
-        return space_functions.clip(space, actions)
+            return unsquash_action(actions, space)
+        return clip_action(actions, space)
 
     def __call__(
         self,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from ..batching import unbatch
+from runtime.rllib.utils.spaces.space_utils import unbatch
+
 from ..connector_v2 import Batch, ConnectorV2
 
 

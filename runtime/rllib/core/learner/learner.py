@@ -6,40 +6,31 @@ import abc
 import copy
 import logging
 import platform
-from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from ..._core.rollout import Rollout
-from ..._core.types import ALL_MODULES, DEFAULT_MODULE_ID, Config, ModuleID
+from ..._core.types import Config, ModuleID
 from ...utils.checkpoints import Checkpointable
-from ...utils.metrics import (
-    DATASET_NUM_ITERS_TRAINED,
-    DATASET_NUM_ITERS_TRAINED_LIFETIME,
-    MODULE_TRAIN_BATCH_SIZE_MEAN,
-    NUM_ENV_STEPS_SAMPLED_LIFETIME,
-    NUM_ENV_STEPS_TRAINED,
-    NUM_ENV_STEPS_TRAINED_LIFETIME,
-    NUM_MODULE_STEPS_TRAINED,
-    NUM_MODULE_STEPS_TRAINED_LIFETIME,
-    WEIGHTS_SEQ_NO,
-)
+from ...utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from ...utils.metrics.metrics_logger import MetricsLogger
-from ...utils.schedules.scheduler import Scheduler
 from .. import COMPONENT_METRICS_LOGGER, COMPONENT_OPTIMIZER, COMPONENT_RL_MODULE
 from ..columns import Columns
 from ..rl_module.apis import SelfSupervisedLossAPI
 from ..rl_module.multi_rl_module import MultiRLModule, MultiRLModuleSpec, validate_module_id
 from ..rl_module.rl_module import RLModule
 from .experience import rollouts_of
+from .module_changes import record_modules
+from .optimizers import OptimizerRegistry, ParamDict
+from .steps import log_steps_trained
+from .streams import endless, with_end
 from .training_data import TrainingData, columns_by_module, row_count
 
 log = logging.getLogger(__name__)
 
-DEFAULT_OPTIMIZER = "default_optimizer"
 POLICY_LOSS_KEY = "policy_loss"
 VF_LOSS_KEY = "vf_loss"
 ENTROPY_KEY = "entropy"
@@ -47,10 +38,9 @@ LR_KEY = "learning_rate"
 
 Batch = dict[ModuleID, dict[str, Any]]
 """Module id -> column -> tensor, or tree of tensors, [rows, ...]."""
-ParamDict = dict[Hashable, Any]
 
 
-class Learner(Checkpointable, abc.ABC):
+class Learner(OptimizerRegistry, Checkpointable):
     """Updates a `MultiRLModule` by gradients of a loss.
 
     An update goes: `before_gradient_based_update`; the data becomes one batch of tensors per module
@@ -74,6 +64,7 @@ class Learner(Checkpointable, abc.ABC):
         """Whether results of the loss under way are reported: only those of an update's last minibatch are. A loss may
         skip what is only computed for the report."""
 
+        OptimizerRegistry.__init__(self)
         self._module_spec = module_spec
         self._module_obj = module
         self._module: Any = None
@@ -85,12 +76,6 @@ class Learner(Checkpointable, abc.ABC):
         self._weights_seq_no = 0
         self._learner_connector: Any = None
         self._rng = np.random.default_rng(self.config.seed)
-        # Names of optimizers begin with the module's id.
-        self._named_optimizers: dict[str, Any] = {}
-        self._module_optimizers: dict[ModuleID, list[str]] = defaultdict(list)
-        self._optimizer_parameters: dict[Any, list[Hashable]] = {}
-        self._optimizer_lr_schedules: dict[Any, Scheduler] = {}
-        self._params: ParamDict = {}
 
     # ---- building
 
@@ -119,7 +104,7 @@ class Learner(Checkpointable, abc.ABC):
             module = self.config.get_multi_rl_module_spec().build()
         module = module.as_multi_rl_module()
         self._module_spec = MultiRLModuleSpec.from_module(module)
-        return module  # type: ignore[no-any-return]
+        return module
 
     @property
     def module(self) -> Any:
@@ -162,64 +147,6 @@ class Learner(Checkpointable, abc.ABC):
     @abc.abstractmethod
     def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
         """Registers the optimizers of a module by calls of `register_optimizer`."""
-
-    def register_optimizer(
-        self,
-        *,
-        module_id: ModuleID = ALL_MODULES,
-        optimizer_name: str = DEFAULT_OPTIMIZER,
-        optimizer: Any,
-        params: Sequence[Any],
-        lr_or_lr_schedule: Any = None,
-    ) -> None:
-        """Adds an optimizer.
-
-        Args:
-            module_id: whose parameters it has.
-            optimizer_name: unique for the module.
-            optimizer: the optimizer.
-            params: its parameters.
-            lr_or_lr_schedule: a learning rate or schedule, which the learner then applies; None: left to the optimizer.
-        """
-        self._check_registered_optimizer(optimizer, params)
-        name = f"{module_id}_{optimizer_name}"
-        self._module_optimizers[module_id].append(name)
-        self._named_optimizers[name] = optimizer
-        refs = [self.get_param_ref(param) for param in params]
-        self._optimizer_parameters[optimizer] = refs
-        self._params.update(zip(refs, params, strict=True))
-        if lr_or_lr_schedule is not None:
-            Scheduler.validate(
-                fixed_value_or_schedule=lr_or_lr_schedule, setting_name="lr", description="learning rate"
-            )
-            scheduler = Scheduler(lr_or_lr_schedule, framework=self.framework or "torch", device=self._device)
-            self._optimizer_lr_schedules[optimizer] = scheduler
-            self._set_optimizer_lr(optimizer, scheduler.get_current_value())
-
-    def get_optimizer(
-        self, module_id: ModuleID = DEFAULT_MODULE_ID, optimizer_name: str = DEFAULT_OPTIMIZER
-    ) -> Any:
-        """The optimizer of this name.
-
-        Raises:
-            KeyError: there is none.
-        """
-        for name in (optimizer_name, f"{module_id}_{optimizer_name}"):
-            if name in self._named_optimizers:
-                return self._named_optimizers[name]
-        raise KeyError(
-            f"Module {module_id!r} has no optimizer {optimizer_name!r}; there are {sorted(self._named_optimizers)}"
-        )
-
-    def get_optimizers_for_module(self, module_id: ModuleID = ALL_MODULES) -> list[tuple[str, Any]]:
-        """Pairs of name and optimizer."""
-        names = self._module_optimizers.get(module_id, ())
-        return [(name[len(module_id) + 1 :], self._named_optimizers[name]) for name in names]
-
-    def filter_param_dict_for_optimizer(self, param_dict: ParamDict, optimizer: Any) -> ParamDict:
-        """What `param_dict` holds for the parameters of the optimizer, without None."""
-        refs = self._optimizer_parameters[optimizer]
-        return {ref: param_dict[ref] for ref in refs if param_dict.get(ref) is not None}
 
     # ---- the update
 
@@ -284,15 +211,17 @@ class Learner(Checkpointable, abc.ABC):
                 minibatch_size,
                 shuffle_batch_per_epoch and num_epochs > 1,
             )
-        for minibatch, is_last in _with_end(minibatches):
+        for minibatch, is_last in with_end(minibatches):
             self.logs_losses = is_last
             _, losses, _ = self._update(minibatch)
             for module_id, columns in minibatch.items():
                 steps.setdefault(module_id, []).append(self._steps_in(columns))
         self.logs_losses = True
         for module_id, loss in losses.items():
-            self.metrics.log_value((module_id, self.TOTAL_LOSS_KEY), _detached(loss), window=1)
-        self._log_steps_trained(steps, is_stream=training_data.data_iterators is not None)
+            value = loss.detach() if hasattr(loss, "detach") else loss
+            self.metrics.log_value((module_id, self.TOTAL_LOSS_KEY), value, window=1)
+        is_stream = training_data.data_iterators is not None
+        log_steps_trained(self.metrics, steps, self._weights_seq_no, is_stream=is_stream)
         self.after_gradient_based_update(timesteps=timesteps)
         return None if _no_metrics_reduce else self.metrics.reduce()
 
@@ -318,7 +247,9 @@ class Learner(Checkpointable, abc.ABC):
         if episodes is None:
             from ...env.single_agent_episode import SingleAgentEpisode
 
-            episodes = [each for rollout in (rollouts or {}).values() for each in SingleAgentEpisode.views_of(rollout)]
+            episodes = [
+                each for rollout in (rollouts or {}).values() for each in SingleAgentEpisode.views_of(rollout)
+            ]
         batch = self._learner_connector(
             rl_module=self.module,
             batch={},
@@ -354,7 +285,12 @@ class Learner(Checkpointable, abc.ABC):
 
     @abc.abstractmethod
     def _minibatches(
-        self, batch: Batch, num_total_minibatches: int, num_epochs: int, minibatch_size: int | None, shuffle: bool
+        self,
+        batch: Batch,
+        num_total_minibatches: int,
+        num_epochs: int,
+        minibatch_size: int | None,
+        shuffle: bool,
     ) -> Iterator[Batch]:
         """The minibatches of an update."""
 
@@ -375,7 +311,7 @@ class Learner(Checkpointable, abc.ABC):
         if num_iters is None:
             raise ValueError("update(data_iterators=...) needs num_iters, the number of minibatches to take")
         if self.iterator is None:
-            self.iterator = _endless(source, minibatch_size, kwargs)
+            self.iterator = endless(source, minibatch_size, kwargs)
         for batch in islice(self.iterator, num_iters):
             yield self._only_updated(columns_by_module(batch))
 
@@ -459,13 +395,9 @@ class Learner(Checkpointable, abc.ABC):
 
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Called at the end of an update: moves learning rates along their schedules and logs them."""
-        now = timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)
-        for module_id in self._module_optimizers:
-            for name, optimizer in self.get_optimizers_for_module(module_id):
-                schedule = self._optimizer_lr_schedules.get(optimizer)
-                if schedule is not None and schedule.use_schedule:
-                    self._set_optimizer_lr(optimizer, schedule.update(timestep=now))
-                self.metrics.log_value((module_id, f"{name}_{LR_KEY}"), self._get_optimizer_lr(optimizer), window=1)
+        rates = self._move_learning_rates(timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0))
+        for module_id, name, rate in rates:
+            self.metrics.log_value((module_id, f"{name}_{LR_KEY}"), rate, window=1)
 
     # ---- modules come and go
 
@@ -497,7 +429,7 @@ class Learner(Checkpointable, abc.ABC):
         if self.rl_module_is_compatible(self.module[module_id]):
             config = self.config.get_config_for_module(module_id)
             self.configure_optimizers_for_module(module_id=module_id, config=config)
-        return self._module_spec  # type: ignore[no-any-return]
+        return self._module_spec
 
     def remove_module(
         self, module_id: ModuleID, *, new_should_module_be_updated: Any = None, **kwargs: Any
@@ -512,15 +444,10 @@ class Learner(Checkpointable, abc.ABC):
             The specification of the modules that are left.
         """
         self._check_is_built()
-        for name, optimizer in self.get_optimizers_for_module(module_id):
-            for ref in self._optimizer_parameters.pop(optimizer):
-                self._params.pop(ref, None)
-            self._optimizer_lr_schedules.pop(optimizer, None)
-            del self._named_optimizers[f"{module_id}_{name}"]
-        self._module_optimizers.pop(module_id, None)
+        self._forget_optimizers(module_id)
         self.module.remove_module(module_id)
         self._change_modules(new_should_module_be_updated, removed=module_id)
-        return self._module_spec  # type: ignore[no-any-return]
+        return self._module_spec
 
     def _change_modules(
         self,
@@ -531,7 +458,9 @@ class Learner(Checkpointable, abc.ABC):
         overrides: dict[str, Any] | None = None,
     ) -> None:
         self._module_spec = MultiRLModuleSpec.from_module(self.module)
-        record_modules(self.config, self._module_spec, to_train, added=added, removed=removed, overrides=overrides)
+        record_modules(
+            self.config, self._module_spec, to_train, added=added, removed=removed, overrides=overrides
+        )
 
     def _placed(self, module: RLModule) -> RLModule:
         """The module on this learner's device."""
@@ -595,35 +524,9 @@ class Learner(Checkpointable, abc.ABC):
 
     # ---- what depends on the framework
 
-    def get_param_ref(self, param: Any) -> Hashable:
-        """What stands for the parameter in dicts: the parameter itself."""
-        return param  # type: ignore[no-any-return]
-
     @abc.abstractmethod
     def get_parameters(self, module: RLModule) -> Sequence[Any]:
         """The parameters of a module."""
-
-    @abc.abstractmethod
-    def _check_registered_optimizer(self, optimizer: Any, params: Sequence[Any]) -> None:
-        """Raises a ValueError if these are no optimizer and parameters."""
-
-    @abc.abstractmethod
-    def _get_optimizer_state(self) -> dict[str, Any]:
-        """Name -> state of the optimizer, with NumPy arrays."""
-
-    @abc.abstractmethod
-    def _set_optimizer_state(self, state: dict[str, Any]) -> None:
-        """Sets what `_get_optimizer_state` gave."""
-
-    @staticmethod
-    @abc.abstractmethod
-    def _get_optimizer_lr(optimizer: Any) -> float:
-        """The learning rate."""
-
-    @staticmethod
-    @abc.abstractmethod
-    def _set_optimizer_lr(optimizer: Any, lr: float) -> None:
-        """Changes the learning rate."""
 
     # ---- metrics
 
@@ -639,93 +542,6 @@ class Learner(Checkpointable, abc.ABC):
         mask = columns.get(Columns.LOSS_MASK)
         return row_count(columns) if mask is None else int(mask.sum())
 
-    def _log_steps_trained(self, steps: dict[ModuleID, list[int]], is_stream: bool) -> None:
-        """Logs what the minibatches of an update had: module id -> steps in each."""
-        metrics = self.metrics
-        for module_id, counts in steps.items():
-            total = sum(counts)
-            metrics.log_value((module_id, WEIGHTS_SEQ_NO), self._weights_seq_no, window=1)
-            metrics.log_value((module_id, MODULE_TRAIN_BATCH_SIZE_MEAN), total / len(counts), reduce="mean")
-            metrics.log_value((module_id, NUM_MODULE_STEPS_TRAINED), total, reduce="sum")
-            metrics.log_value(
-                (module_id, NUM_MODULE_STEPS_TRAINED_LIFETIME), total, reduce="lifetime_sum", with_throughput=True
-            )
-        modules = sum(sum(counts) for counts in steps.values())
-        envs = sum(max(each) for each in zip(*_filled(steps.values()), strict=True))
-        for name, lifetime, value in (
-            (NUM_MODULE_STEPS_TRAINED, NUM_MODULE_STEPS_TRAINED_LIFETIME, modules),
-            (NUM_ENV_STEPS_TRAINED, NUM_ENV_STEPS_TRAINED_LIFETIME, envs),
-        ):
-            metrics.log_value((ALL_MODULES, name), value, reduce="sum", with_throughput=True)
-            metrics.log_value((ALL_MODULES, lifetime), value, reduce="lifetime_sum", with_throughput=True)
-        if is_stream:
-            count = max((len(counts) for counts in steps.values()), default=0)
-            metrics.log_value((ALL_MODULES, DATASET_NUM_ITERS_TRAINED), count, reduce="sum")
-            metrics.log_value((ALL_MODULES, DATASET_NUM_ITERS_TRAINED_LIFETIME), count, reduce="lifetime_sum")
-
     def _check_is_built(self) -> None:
         if not self._is_built:
             raise RuntimeError(f"Call build() of this {type(self).__name__} before other methods")
-
-
-def record_modules(
-    config: Config,
-    spec: MultiRLModuleSpec,
-    to_train: Any,
-    *,
-    added: ModuleID | None = None,
-    removed: ModuleID | None = None,
-    overrides: dict[str, Any] | None = None,
-) -> None:
-    """Writes into a config that a module was added or removed, so that copies and checkpoints of it agree.
-
-    Args:
-        config: the config to change.
-        spec: of all modules from now on.
-        to_train: the new `policies_to_train`; None: unchanged.
-        added: id of a new module.
-        removed: id of a module that is gone.
-        overrides: settings that are different for the new module.
-    """
-    if added is not None:
-        config.policies.setdefault(added, None)
-        if overrides is not None:
-            config.multi_agent(algorithm_config_overrides_per_module={added: overrides})
-    if removed is not None:
-        config.policies.pop(removed, None)
-        config.algorithm_config_overrides_per_module.pop(removed, None)
-    if to_train is not None:
-        config.multi_agent(policies_to_train=to_train)
-    config.rl_module(rl_module_spec=spec)
-
-
-def _with_end(items: Iterator[Any]) -> Iterator[tuple[Any, bool]]:
-    """Pairs of item and whether it is the last one."""
-    for item in items:
-        break
-    else:
-        return
-    for following in items:
-        yield item, False
-        item = following
-    yield item, True
-
-
-def _endless(source: Any, minibatch_size: int | None, kwargs: dict[str, Any]) -> Iterator[Any]:
-    while True:
-        is_empty = True
-        batches = source.iter_batches(batch_size=minibatch_size, **kwargs) if hasattr(source, "iter_batches") else source
-        for batch in batches:
-            is_empty = False
-            yield batch
-        if is_empty:
-            raise ValueError("The data iterator of this learner has no batches")
-
-
-def _filled(counts: Collection[list[int]]) -> list[list[int]]:
-    longest = max((len(each) for each in counts), default=0)
-    return [each + [0] * (longest - len(each)) for each in counts]
-
-
-def _detached(loss: Any) -> Any:
-    return loss.detach() if hasattr(loss, "detach") else loss

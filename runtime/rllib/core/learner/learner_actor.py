@@ -88,7 +88,7 @@ class LearnerActor:
 
     def packed_checkpoint(self, state: Any = None, use_msgpack: bool = False) -> dict[str, bytes]:
         """The files of the learner's checkpoint."""
-        return self._learner.packed_checkpoint(state, use_msgpack)  # type: ignore[no-any-return]
+        return self._learner.packed_checkpoint(state, use_msgpack)
 
     def restore_packed_checkpoint(self, packed: dict[str, bytes], component: str | None = None) -> None:
         """Sets the learner's state from the files of a checkpoint."""

@@ -17,8 +17,9 @@ from ..._core.types import Config, ModuleID
 from ...utils.checkpoints import Checkpointable
 from .. import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 from ..rl_module.multi_rl_module import validate_module_id
-from .learner import Learner, record_modules
+from .learner import Learner
 from .learner_actor import STATE_AFTER_UPDATE, LearnerActor
+from .module_changes import record_modules
 from .training_data import TrainingData, columns_by_module, row_count
 
 log = logging.getLogger(__name__)
@@ -42,8 +43,8 @@ class LearnerDiedError(RuntimeError):
 
     def __str__(self) -> str:
         return (
-            f"Learner {self.index} of {self.count} has died: {self.reason}. Its group was shut down. Build the algorithm "
-            "again and restore it from its latest checkpoint (Algorithm.from_checkpoint)"
+            f"Learner {self.index} of {self.count} has died: {self.reason}. Its group was shut down. Build the "
+            "algorithm again and restore it from its latest checkpoint (Algorithm.from_checkpoint)"
         )
 
 
@@ -197,7 +198,9 @@ class LearnerGroup(Checkpointable):
             refs = self._in_flight[0]
             ready, _ = runtime.wait(refs, num_returns=len(refs), timeout=0)
             if len(ready) < len(refs):
-                if ready:  # an error of one learner must not wait for the others, which may wait for that learner
+                if (
+                    ready
+                ):  # an error of one learner must not wait for the others, which may wait for that learner
                     self._results(ready)
                 break
             self._in_flight.popleft()
@@ -342,7 +345,7 @@ class LearnerGroup(Checkpointable):
         base = f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
         components = base if module_ids is None else [f"{base}/{module_id}" for module_id in module_ids]
         state = self.get_state(components, inference_only=inference_only)
-        return state[COMPONENT_LEARNER][COMPONENT_RL_MODULE]  # type: ignore[no-any-return]
+        return state[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
 
     def set_weights(self, weights: dict[ModuleID, Any]) -> None:
         """Sets what `get_weights` gave."""
@@ -354,7 +357,9 @@ class LearnerGroup(Checkpointable):
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
         """The learner: of several, the first is saved, and all are restored."""
-        return [(COMPONENT_LEARNER, self._learner if self._learner is not None else _AllLearners(self._actors))]
+        return [
+            (COMPONENT_LEARNER, self._learner if self._learner is not None else _AllLearners(self._actors))
+        ]
 
     def shutdown(self) -> None:
         """Ends all learners. More calls have no effect."""

@@ -12,7 +12,7 @@ import runtime
 
 from ..._core import trees
 from ..._core.rollout import Rollout
-from ..._core.sharding import share, shards_by_module
+from ..._core.sharding import shards_by_module, share
 from ..._core.types import ModuleID
 
 _FORMS = ("rollouts", "batch", "batches", "batch_refs", "episodes", "episodes_refs", "data_iterators")
@@ -91,7 +91,9 @@ class TrainingData:
 
 def columns_by_module(batch: Any) -> dict[ModuleID, dict[str, Any]]:
     """Module id -> columns, of a dict of these or of an object with `policy_batches`."""
-    return {module_id: dict(columns) for module_id, columns in getattr(batch, "policy_batches", batch).items()}
+    return {
+        module_id: dict(columns) for module_id, columns in getattr(batch, "policy_batches", batch).items()
+    }
 
 
 def concatenated(batches: Sequence[Any]) -> dict[ModuleID, dict[str, Any]]:

@@ -196,7 +196,7 @@ class MultiRLModule(RLModule):
         """The ids."""
         return self._rl_modules.keys()
 
-    def values(self) -> ValuesView[ModuleID, RLModule]:
+    def values(self) -> ValuesView[RLModule]:
         """The modules."""
         return self._rl_modules.values()
 

@@ -140,7 +140,7 @@ class ActionClip(gymnasium.ActionWrapper[Any, Any, Any]):
         """
         super().__init__(env)
         inner = env.action_space
-        self.action_space = spaces.Box(-1.0, 1.0, inner.shape, inner.dtype)  # type: ignore[arg-type]
+        self.action_space = spaces.Box(-1.0, 1.0, inner.shape, inner.dtype)
 
     def action(self, action: Any) -> Any:
         """The action that the environment gets."""

@@ -60,6 +60,16 @@ class PettingZooEnv(MultiAgentEnv):
         _end_when_empty(self.agents, terminateds, truncateds)
         return obs, rewards, terminateds, truncateds, infos
 
+    def get_observation_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
+        """The observation space of an agent, also of one that nobody announced."""
+        space: gymnasium.Space[Any] = self.env.observation_space(agent_id)
+        return space
+
+    def get_action_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
+        """The action space of an agent, also of one that nobody announced."""
+        space: gymnasium.Space[Any] = self.env.action_space(agent_id)
+        return space
+
     def render(self) -> Any:
         """Shows the environment as its render mode says."""
         return self.env.render()
@@ -106,6 +116,16 @@ class ParallelPettingZooEnv(MultiAgentEnv):
         terminateds, truncateds = dict(terminateds), dict(truncateds)
         _end_when_empty(self.agents, terminateds, truncateds)
         return obs, rewards, terminateds, truncateds, infos
+
+    def get_observation_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
+        """The observation space of an agent, also of one that nobody announced."""
+        space: gymnasium.Space[Any] = self.par_env.observation_space(agent_id)
+        return space
+
+    def get_action_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
+        """The action space of an agent, also of one that nobody announced."""
+        space: gymnasium.Space[Any] = self.par_env.action_space(agent_id)
+        return space
 
     def render(self) -> Any:
         """Shows the environment as its render mode says."""

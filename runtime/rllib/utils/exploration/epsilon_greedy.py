@@ -16,7 +16,9 @@ class EpsilonGreedy:
 
     def __init__(self, epsilon: Any) -> None:
         Scheduler.validate(
-            fixed_value_or_schedule=epsilon, setting_name="epsilon", description="probability of a random action"
+            fixed_value_or_schedule=epsilon,
+            setting_name="epsilon",
+            description="probability of a random action",
         )
         self._schedule = Scheduler(epsilon)
 

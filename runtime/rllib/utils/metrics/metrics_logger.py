@@ -378,11 +378,6 @@ class MetricsLogger:
         path = _path(key)
         found = self._find(path)
         if isinstance(found, StatsBase):
-            if not found.is_leaf:
-                raise ValueError(
-                    f"Metrics of other loggers were merged under {path}, so no value can be logged there. "
-                    "Log it under another key"
-                )
             return found
         if found is not None:
             raise ValueError(f"{path} has keys below it and can have no value")

@@ -188,6 +188,10 @@ class EpisodeReplayBuffer(ReplayBufferInterface):
 
     # Numbers.
 
+    def get_module_ids(self) -> list[ModuleID]:
+        """The modules that have experience in the buffer."""
+        return [module_id for module_id, ring in self._rings.items() if ring.rows]
+
     def get_num_timesteps(self, module_id: ModuleID | None = None) -> int:
         """Time steps in the buffer, of one module or of all."""
         return sum(ring.rows for ring in self._of(module_id))

@@ -69,10 +69,6 @@ class MultiAgentEpisodeReplayBuffer(EpisodeReplayBuffer):
             for module_id in (self.get_module_ids() if modules_to_sample is None else modules_to_sample)
         }
 
-    def get_module_ids(self) -> list[ModuleID]:
-        """The modules that have experience in the buffer."""
-        return [module_id for module_id, ring in self._rings.items() if ring.rows]
-
     def get_num_agent_timesteps(self) -> int:
         """Agent steps in the buffer."""
         return self.get_num_timesteps()

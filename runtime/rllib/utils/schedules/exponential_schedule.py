@@ -15,7 +15,11 @@ class ExponentialSchedule(Schedule):
     """
 
     def __init__(
-        self, schedule_timesteps: int, framework: str | None = None, initial_p: float = 1.0, decay_rate: float = 0.1
+        self,
+        schedule_timesteps: int,
+        framework: str | None = None,
+        initial_p: float = 1.0,
+        decay_rate: float = 0.1,
     ) -> None:
         if schedule_timesteps <= 0:
             raise ValueError(f"schedule_timesteps must be positive, not {schedule_timesteps}")

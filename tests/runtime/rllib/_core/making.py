@@ -19,7 +19,9 @@ def segments(rng: np.random.Generator, count: int, longest: int) -> Segments:
     )
 
 
-def rollout(rng: np.random.Generator, count: int, longest: int, *, obs_size: int = 4, actions: int = 2) -> Rollout:
+def rollout(
+    rng: np.random.Generator, count: int, longest: int, *, obs_size: int = 4, actions: int = 2
+) -> Rollout:
     """Rows of a categorical policy. Each observation's first number is its row, the final ones' are negative."""
     chosen = segments(rng, count, longest)
     rows = int(chosen.lengths.sum())

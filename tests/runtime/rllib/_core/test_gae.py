@@ -5,12 +5,16 @@ import pytest
 
 from runtime.rllib._core.gae import advantages_and_targets, standardized
 from runtime.rllib._core.rollout import Segments
-
 from tests.runtime.rllib._core.making import segments
 
 
 def plain_loop(
-    rewards: np.ndarray, values: np.ndarray, finals: np.ndarray, chosen: Segments, gamma: float, lambda_: float
+    rewards: np.ndarray,
+    values: np.ndarray,
+    finals: np.ndarray,
+    chosen: Segments,
+    gamma: float,
+    lambda_: float,
 ) -> np.ndarray:
     """The definition, one segment and one row after another."""
     result, start = np.zeros_like(values), 0
@@ -34,7 +38,9 @@ def test_advantages_are_those_of_the_plain_loop(seed: int) -> None:
     rewards, values = rng.normal(size=(2, rows))
     finals = rng.normal(size=len(chosen))
     gamma, lambda_ = float(rng.uniform(0.5, 1)), float(rng.uniform(0, 1))
-    advantages, targets = advantages_and_targets(rewards, values, finals, chosen, gamma=gamma, lambda_=lambda_)
+    advantages, targets = advantages_and_targets(
+        rewards, values, finals, chosen, gamma=gamma, lambda_=lambda_
+    )
     np.testing.assert_allclose(
         advantages, plain_loop(rewards, values, finals, chosen, gamma, lambda_), rtol=1e-9, atol=1e-11
     )
@@ -45,13 +51,17 @@ def test_lambda_one_gives_discounted_returns_and_lambda_zero_one_step_errors() -
     chosen = Segments(np.array([3]), np.array([False]), np.array([True]), ["e"], np.array([0]))
     rewards, values, finals = np.array([1.0, 2.0, 3.0]), np.array([5.0, 6.0, 7.0]), np.array([8.0])
     advantages, targets = advantages_and_targets(rewards, values, finals, chosen, gamma=0.5, lambda_=1.0)
-    np.testing.assert_allclose(targets, [1 + 0.5 * 2 + 0.25 * 3 + 0.125 * 8, 2 + 0.5 * 3 + 0.25 * 8, 3 + 0.5 * 8])
+    np.testing.assert_allclose(
+        targets, [1 + 0.5 * 2 + 0.25 * 3 + 0.125 * 8, 2 + 0.5 * 3 + 0.25 * 8, 3 + 0.5 * 8]
+    )
     advantages, _ = advantages_and_targets(rewards, values, finals, chosen, gamma=0.5, lambda_=0.0)
     np.testing.assert_allclose(advantages, [1 + 3 - 5, 2 + 3.5 - 6, 3 + 4 - 7])
 
 
 def test_the_final_value_of_an_episode_that_terminated_does_not_count() -> None:
-    chosen = Segments(np.array([1, 1]), np.array([True, False]), np.array([False, False]), ["a", "b"], np.array([0, 0]))
+    chosen = Segments(
+        np.array([1, 1]), np.array([True, False]), np.array([False, False]), ["a", "b"], np.array([0, 0])
+    )
     advantages, _ = advantages_and_targets(
         np.array([1.0, 1.0]), np.zeros(2), np.array([100.0, 100.0]), chosen, gamma=0.9, lambda_=0.9
     )

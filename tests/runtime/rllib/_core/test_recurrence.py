@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from runtime.rllib._core.recurrence import reverse_recurrence
-
 from tests.runtime.rllib._core.making import segments
 
 

@@ -6,7 +6,6 @@ import pytest
 from runtime.rllib._core.gae import advantages_and_targets
 from runtime.rllib._core.rollout import concatenate
 from runtime.rllib._core.sharding import shards, shards_by_module
-
 from tests.runtime.rllib._core.making import rollout
 
 
@@ -39,7 +38,12 @@ def test_what_follows_a_row_and_how_it_ended_is_the_same_in_its_shard(seed: int)
     def one_step(part_of: object) -> np.ndarray:
         assert isinstance(part_of, type(whole))
         return advantages_and_targets(
-            part_of.columns["rewards"], values, part_of.final_obs[:, 1], part_of.segments, gamma=0.9, lambda_=0.0
+            part_of.columns["rewards"],
+            values,
+            part_of.final_obs[:, 1],
+            part_of.segments,
+            gamma=0.9,
+            lambda_=0.0,
         )[0]
 
     np.testing.assert_allclose(one_step(joined), one_step(whole), rtol=1e-5, atol=1e-6)

@@ -7,12 +7,18 @@ import pytest
 
 from runtime.rllib._core.gae import advantages_and_targets, next_values
 from runtime.rllib._core.vtrace import vtrace
-
 from tests.runtime.rllib._core.making import segments
 
 
 def plain_loop(
-    log_rhos: Any, rewards: Any, values: Any, following: Any, discounts: Any, last: Any, bounds: Any, lambda_: float
+    log_rhos: Any,
+    rewards: Any,
+    values: Any,
+    following: Any,
+    discounts: Any,
+    last: Any,
+    bounds: Any,
+    lambda_: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The definition: v_s = V(s) + delta_s + gamma c_s (v_next - V_next), one row after another."""
     clip_rho, clip_c, clip_pg = bounds

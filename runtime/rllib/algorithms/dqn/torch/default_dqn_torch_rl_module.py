@@ -17,7 +17,6 @@ from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
     QF_TARGET_NEXT_PROBS,
     DefaultDQNRLModule,
 )
-from runtime.rllib.algorithms.dqn.dqn_catalog import DQNCatalog
 from runtime.rllib.core.columns import Columns
 from runtime.rllib.core.models.base import ENCODER_OUT
 from runtime.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
@@ -26,23 +25,16 @@ from runtime.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 class DefaultDQNTorchRLModule(TorchRLModule, DefaultDQNRLModule):
     """See `DefaultDQNRLModule`. Gives actions itself: greedy ones, or epsilon-greedy ones to explore."""
 
-    framework = "torch"
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs["catalog_class"] = kwargs.get("catalog_class") or DQNCatalog
-        super().__init__(*args, **kwargs)
-
     def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
         out = self.compute_q_values(batch)
-        return _with_state({Columns.ACTIONS: out[QF_PREDS].argmax(-1)}, out)
+        values = out[QF_PREDS]
+        return _with_state({Columns.ACTIONS: values.argmax(-1), Columns.ACTION_DIST_INPUTS: values}, out)
 
     def _forward_exploration(self, batch: dict[str, Any], *, t: int = 0, **kwargs: Any) -> dict[str, Any]:
         out = self.compute_q_values(batch)
         return _with_state({Columns.ACTIONS: self.exploration.actions(out[QF_PREDS], t)}, out)
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        if self.inference_only:
-            raise RuntimeError("This module was built with inference_only=True: it has no target networks to train with")
         now = self.compute_q_values(_only_inputs(batch, batch[Columns.OBS]))
         output = {QF_PREDS: now[QF_PREDS]}
         with torch.no_grad():
@@ -64,7 +56,9 @@ class DefaultDQNTorchRLModule(TorchRLModule, DefaultDQNRLModule):
         if Columns.STATE_IN not in batch:
             return {Columns.OBS: batch[Columns.NEXT_OBS]}
         obs = trees.tree_map(
-            lambda first, rest: torch.cat([first[:, :1], rest], 1), batch[Columns.OBS], batch[Columns.NEXT_OBS]
+            lambda first, rest: torch.cat([first[:, :1], rest], 1),
+            batch[Columns.OBS],
+            batch[Columns.NEXT_OBS],
         )
         return _only_inputs(batch, obs)
 
@@ -90,7 +84,7 @@ class DefaultDQNTorchRLModule(TorchRLModule, DefaultDQNRLModule):
         return _with_state(result, encoded)
 
     def compute_advantage_distribution(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """"atoms" [N], "logits" and "probs" [..., A, N] of the head of advantages, for observations."""
+        """The "atoms" [N], "logits" and "probs" [..., A, N] of the head of advantages, for observations."""
         logits = self.af(self.encoder(batch)[ENCODER_OUT]).unflatten(-1, (-1, self.num_atoms))
         atoms = torch.linspace(self.v_min, self.v_max, self.num_atoms, device=logits.device)
         return {ATOMS: atoms, "logits": logits, "probs": logits.softmax(-1)}

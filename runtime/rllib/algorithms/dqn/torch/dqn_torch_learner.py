@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
 
+from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.types import Config, ModuleID
 from runtime.rllib.algorithms.dqn.dqn_learner import (
     ATOMS,
@@ -19,7 +21,6 @@ from runtime.rllib.algorithms.dqn.dqn_learner import (
     QF_PROBS,
     QF_TARGET_NEXT_PREDS,
     QF_TARGET_NEXT_PROBS,
-    TD_ERROR_KEY,
     TD_ERROR_MEAN_KEY,
     DQNLearner,
 )
@@ -36,36 +37,17 @@ from runtime.rllib.core.learner.torch.torch_learner import TorchLearner
 
 
 class TorchTargetNetworkLearner(DQNLearner, TorchLearner):
-    """What the torch learners of DQN and SAC share: moving targets, reporting at most once per result."""
+    """What the torch learners of DQN and SAC share."""
 
-    def build(self) -> None:
-        """Builds the module, its target networks and its optimizers."""
-        self._latest: dict[ModuleID, dict[str, torch.Tensor]] = {}  # tensors of the last loss, to report from
-        super().build()
-
-    def update(self, *args: Any, _no_metrics_reduce: bool = False, **kwargs: Any) -> Any:
-        """As `Learner.update`. With several learners the results have the errors of their rows."""
-        super().update(*args, _no_metrics_reduce=True, **kwargs)
-        return None if _no_metrics_reduce else self.reduce_metrics()
-
-    def reduce_metrics(self) -> Any:
-        """The reduced metrics since the last call: module id -> name -> value."""
-        for module_id, tensors in self._latest.items():
-            report = self._report(module_id, self.config.get_config_for_module(module_id), tensors)
-            self.metrics.log_dict(report, key=module_id, window=1)
-            if self.config.num_learners > 0:
-                self.metrics.log_value((module_id, TD_ERROR_KEY), self.td_errors[module_id], reduce="item_series")
-        self._latest.clear()
-        return self.metrics.reduce()
-
-    def _report(self, module_id: ModuleID, config: Config, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
-        """Name -> scalar, from what the loss kept in `_latest`."""
-        raise NotImplementedError
-
-    def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
-        """Removes a module."""
-        self._latest.pop(module_id, None)
-        return super().remove_module(module_id, **kwargs)
+    def batch_from_rollout(self, module_id: ModuleID, rollout: Rollout) -> dict[str, Any]:
+        """Transitions [rows, ...] of a rollout, or sequences [B, T, ...] of them for recurrent modules."""
+        columns = {
+            **rollout.columns,
+            Columns.NEXT_OBS: rollout.next_obs(),
+            Columns.TERMINATEDS: rollout.terminateds(),
+            Columns.TRUNCATEDS: rollout.truncateds(),
+        }
+        return super().batch_from_rollout(module_id, dataclasses.replace(rollout, columns=columns))
 
     def _move_targets(self, module_id: ModuleID, config: Config) -> None:
         """Moves all targets of a module by `tau`, in one operation over all their tensors."""
@@ -75,7 +57,11 @@ class TorchTargetNetworkLearner(DQNLearner, TorchLearner):
             for main, target in self.module[module_id].unwrapped().get_target_network_pairs():
                 for into, network in zip(tensors, (main, target), strict=True):
                     # Counters of batches and the like cannot be mixed; floating point buffers are.
-                    into += [each for each in network.state_dict(keep_vars=True).values() if each.is_floating_point()]
+                    into += [
+                        each
+                        for each in network.state_dict(keep_vars=True).values()
+                        if each.is_floating_point()
+                    ]
         main_tensors, target_tensors = tensors
         with torch.no_grad():
             if config.tau == 1.0:
@@ -130,7 +116,9 @@ class DQNTorchLearner(TorchTargetNetworkLearner):
             errors = losses.detach()
         else:
             with torch.no_grad():
-                target = bellman_target(rewards, terminateds, take_actions(target_values, best), config.gamma, n_step)
+                target = bellman_target(
+                    rewards, terminateds, take_actions(target_values, best), config.gamma, n_step
+                )
                 errors = (selected - target).abs()
             losses = elementwise_loss(selected, target, config.td_error_loss_fn)
         loss = weighted_mean(losses, weights, mask)
@@ -143,9 +131,13 @@ class DQNTorchLearner(TorchTargetNetworkLearner):
         self._latest[module_id] = latest
         return loss
 
-    def _report(self, module_id: ModuleID, config: Config, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    def _report(
+        self, module_id: ModuleID, config: Config, tensors: dict[str, torch.Tensor]
+    ) -> dict[str, Any]:
         mask = tensors.get("mask")
-        values, errors = (each if mask is None else each[mask] for each in (tensors["values"], tensors["errors"]))
+        values, errors = (
+            each if mask is None else each[mask] for each in (tensors["values"], tensors["errors"])
+        )
         report = {QF_LOSS_KEY: tensors["loss"]}
         if values.numel():
             report |= {

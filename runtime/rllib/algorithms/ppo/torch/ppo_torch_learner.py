@@ -15,12 +15,12 @@ from ....core.learner.learner import ENTROPY_KEY, POLICY_LOSS_KEY, VF_LOSS_KEY
 from ....core.learner.torch.batches import Sequences, as_tensor, row_values, sequence_values, tensors
 from ....core.learner.torch.losses import explained_variance, mean
 from ....core.learner.torch.torch_learner import TorchLearner
+from ..ppo_learner import PPOLearner
 from ..results import (
     LEARNER_RESULTS_KL_KEY,
     LEARNER_RESULTS_VF_EXPLAINED_VAR_KEY,
     LEARNER_RESULTS_VF_LOSS_UNCLIPPED_KEY,
 )
-from ..ppo_learner import PPOLearner
 
 _COLUMNS = (Columns.OBS, Columns.ACTIONS, Columns.ACTION_LOGP, Columns.ACTION_DIST_INPUTS)
 
@@ -75,7 +75,7 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
         loss = -gain
 
         entropy_coeff = self.entropy_coeff(module_id, config)
-        entropy = None
+        entropy: Any = None
         if entropy_coeff != 0 or self.logs_losses:
             entropy = mean(current.entropy(), mask)
         if entropy_coeff != 0:
@@ -109,7 +109,9 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
                     ENTROPY_KEY: entropy,
                     LEARNER_RESULTS_KL_KEY: zero if kl is None else kl,
                 }
-            self.metrics.log_dict({name: each.detach() for name, each in report.items()}, key=module_id, window=1)
+            self.metrics.log_dict(
+                {name: each.detach() for name, each in report.items()}, key=module_id, window=1
+            )
         return loss
 
 

@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from runtime.rllib.algorithms.sac.default_sac_rl_module import DefaultSACRLModule
-from runtime.rllib.algorithms.sac.sac_catalog import SACCatalog
 from runtime.rllib.algorithms.sac.sac_learner import (
     ACTION_LOG_PROBS,
     ACTION_LOG_PROBS_NEXT,
@@ -28,12 +27,6 @@ from runtime.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 class DefaultSACTorchRLModule(TorchRLModule, DefaultSACRLModule):
     """See `DefaultSACRLModule`."""
 
-    framework = "torch"
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs["catalog_class"] = kwargs.get("catalog_class") or SACCatalog
-        super().__init__(*args, **kwargs)
-
     def _policy(self, obs: Any) -> torch.Tensor:
         """Inputs of the action distribution [B, ...]."""
         logits: torch.Tensor = self.pi(self.pi_encoder({Columns.OBS: obs})[ENCODER_OUT])
@@ -46,8 +39,6 @@ class DefaultSACTorchRLModule(TorchRLModule, DefaultSACRLModule):
         return self._forward_inference(batch)
 
     def _forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        if self.inference_only:
-            raise RuntimeError("This module was built with inference_only=True: it has no Q networks to train")
         if hasattr(self.action_space, "n"):
             return self._forward_train_discrete(batch)
         return self._forward_train_continuous(batch)
@@ -57,15 +48,20 @@ class DefaultSACTorchRLModule(TorchRLModule, DefaultSACRLModule):
         distribution = self.get_train_action_dist_cls()
         output: dict[str, Any] = {}
         with torch.no_grad():
-            next_actions, output[LOGP_NEXT_RESAMPLED] = distribution.from_logits(self._policy(next_obs)).sample_and_logp()
-            output[QF_TARGET_NEXT] = self.forward_target({Columns.OBS: next_obs, Columns.ACTIONS: next_actions})
+            following = distribution.from_logits(self._policy(next_obs))
+            next_actions, output[LOGP_NEXT_RESAMPLED] = following.sample_and_logp()
+            output[QF_TARGET_NEXT] = self.forward_target(
+                {Columns.OBS: next_obs, Columns.ACTIONS: next_actions}
+            )
         output[QF_PREDS], *twin = self._q_values(self.q_networks(), batch)
         if twin:
             output[QF_TWIN_PREDS] = twin[0]
         output[Columns.ACTION_DIST_INPUTS] = logits = self._policy(obs)
         actions, output[LOGP_RESAMPLED] = distribution.from_logits(logits).rsample_and_logp()
         # The policy's gradient goes through the actions; the Q networks learn from their own loss only.
-        parameters = [each for networks in self.q_networks() for network in networks for each in network.parameters()]
+        parameters = [
+            each for networks in self.q_networks() for network in networks for each in network.parameters()
+        ]
         for parameter in parameters:
             parameter.requires_grad_(False)
         try:

@@ -9,7 +9,12 @@ import torch
 
 from runtime.rllib._core.types import Config, ModuleID
 from runtime.rllib.algorithms.dqn.torch.dqn_torch_learner import TorchTargetNetworkLearner
-from runtime.rllib.algorithms.dqn.torch.losses import bellman_target, elementwise_loss, take_actions, weighted_mean
+from runtime.rllib.algorithms.dqn.torch.losses import (
+    bellman_target,
+    elementwise_loss,
+    take_actions,
+    weighted_mean,
+)
 from runtime.rllib.algorithms.sac.sac_learner import (
     ACTION_LOG_PROBS,
     ACTION_LOG_PROBS_NEXT,
@@ -92,7 +97,11 @@ class SACTorchLearner(SACLearner, TorchTargetNetworkLearner):
             else:
                 next_values = losses.soft_value(fwd_out[QF_TARGET_NEXT], fwd_out[LOGP_NEXT_RESAMPLED], alpha)
             target = bellman_target(
-                batch[Columns.REWARDS], batch[Columns.TERMINATEDS], next_values, config.gamma, batch.get("n_step")
+                batch[Columns.REWARDS],
+                batch[Columns.TERMINATEDS],
+                next_values,
+                config.gamma,
+                batch.get("n_step"),
             )
         predictions = [fwd_out[name] for name in (QF_PREDS, QF_TWIN_PREDS) if name in fwd_out]
         values = predictions
@@ -121,11 +130,16 @@ class SACTorchLearner(SACLearner, TorchTargetNetworkLearner):
             LOGPS_KEY: logp.detach(),
             "values": predictions[0].detach(),
             "errors": errors,
-            **{name: each.detach() for name, each in zip((QF_LOSS_KEY, QF_TWIN_LOSS_KEY), q_losses, strict=False)},
+            **{
+                name: each.detach()
+                for name, each in zip((QF_LOSS_KEY, QF_TWIN_LOSS_KEY), q_losses, strict=False)
+            },
         }
         return policy_loss + alpha_loss + sum(q_losses)
 
-    def _report(self, module_id: ModuleID, config: Config, tensors: dict[str, torch.Tensor]) -> dict[str, Any]:
+    def _report(
+        self, module_id: ModuleID, config: Config, tensors: dict[str, torch.Tensor]
+    ) -> dict[str, Any]:
         alpha = tensors["alpha_value"].squeeze()
         values = tensors["values"]
         report = {

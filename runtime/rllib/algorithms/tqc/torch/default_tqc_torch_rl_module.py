@@ -9,16 +9,11 @@ import torch
 from runtime.rllib.algorithms.sac.torch.default_sac_torch_rl_module import DefaultSACTorchRLModule
 from runtime.rllib.algorithms.tqc.default_tqc_rl_module import DefaultTQCRLModule
 from runtime.rllib.algorithms.tqc.torch.losses import truncated_quantiles
-from runtime.rllib.algorithms.tqc.tqc_catalog import TQCCatalog
 from runtime.rllib.core.models.base import ENCODER_OUT
 
 
 class DefaultTQCTorchRLModule(DefaultSACTorchRLModule, DefaultTQCRLModule):
     """See `DefaultTQCRLModule`."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        kwargs["catalog_class"] = kwargs.get("catalog_class") or TQCCatalog
-        super().__init__(*args, **kwargs)
 
     def _q_values(self, networks: list[tuple[Any, Any]], batch: dict[str, Any]) -> list[torch.Tensor]:
         """One entry: the quantiles of all critics, [B, critics, quantiles]."""

@@ -72,7 +72,9 @@ class Sequences:
         self.count = int(per_segment.sum())
         self.segment = np.repeat(np.arange(len(lengths)), per_segment)  # of each sequence
         first = np.cumsum(per_segment) - per_segment
-        self.part = np.arange(self.count) - np.repeat(first, per_segment)  # which of its segment's sequences it is
+        self.part = np.arange(self.count) - np.repeat(
+            first, per_segment
+        )  # which of its segment's sequences it is
         step = np.arange(rollout.rows) - np.repeat(rollout.segments.starts, lengths)  # in the segment
         self.row_sequence = np.repeat(first, lengths) + step // length
         self.row_step = step % length

@@ -49,5 +49,7 @@ def average_over_learners(gradients: Sequence[torch.Tensor]) -> None:
     flat = torch._utils._flatten_dense_tensors(tuple(gradients))
     distributed.all_reduce(flat)
     flat /= distributed.get_world_size()
-    for gradient, mean in zip(gradients, torch._utils._unflatten_dense_tensors(flat, tuple(gradients)), strict=True):
+    for gradient, mean in zip(
+        gradients, torch._utils._unflatten_dense_tensors(flat, tuple(gradients)), strict=True
+    ):
         gradient.copy_(mean)

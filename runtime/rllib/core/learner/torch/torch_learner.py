@@ -15,7 +15,8 @@ from ...._core.types import ALL_MODULES, Config, ModuleID
 from ....utils.metrics import NUM_NON_TRAINABLE_PARAMETERS, NUM_TRAINABLE_PARAMETERS
 from ...columns import Columns
 from ...rl_module.rl_module import RLModule
-from ..learner import Batch, Learner, ParamDict
+from ..learner import Batch, Learner
+from ..optimizers import ParamDict
 from ..training_data import row_count
 from .batches import Sequences, as_tensor, take, tensors
 from .gradients import average_over_learners, clip, global_norm
@@ -75,7 +76,10 @@ class TorchLearner(Learner):
         params = [param for param in self.get_parameters(self.module[module_id]) if param.requires_grad]
         if params:
             self.register_optimizer(
-                module_id=module_id, optimizer=self.new_adam(params), params=params, lr_or_lr_schedule=config.lr
+                module_id=module_id,
+                optimizer=self.new_adam(params),
+                params=params,
+                lr_or_lr_schedule=config.lr,
             )
 
     def new_adam(self, params: Sequence[torch.Tensor], **kwargs: Any) -> torch.optim.Adam:
@@ -107,7 +111,9 @@ class TorchLearner(Learner):
         ]
         return self.sequence_batch(rollout, sequences, trees.stack(starts))
 
-    def sequence_batch(self, rollout: Rollout, sequences: Sequences, state_in: Any, **more: Any) -> dict[str, Any]:
+    def sequence_batch(
+        self, rollout: Rollout, sequences: Sequences, state_in: Any, **more: Any
+    ) -> dict[str, Any]:
         """Sequences [B, T, ...] of a rollout's columns and of further columns [rows, ...]."""
         columns = {**rollout.columns, **more}
         columns.pop(Columns.STATE_OUT, None)
@@ -117,14 +123,21 @@ class TorchLearner(Learner):
         return batch
 
     def _tensors(self, columns: dict[str, Any]) -> dict[str, Any]:
-        return {name: tensors(column, self._device) for name, column in columns.items() if _is_numeric(column)}
+        return {
+            name: tensors(column, self._device) for name, column in columns.items() if _is_numeric(column)
+        }
 
     def groups_of(self, module_id: ModuleID, columns: dict[str, Any]) -> np.ndarray | None:
         """Lengths of the groups of rows that minibatches must not tear apart; None: each row is by itself."""
         return None
 
     def _minibatches(
-        self, batch: Batch, num_total_minibatches: int, num_epochs: int, minibatch_size: int | None, shuffle: bool
+        self,
+        batch: Batch,
+        num_total_minibatches: int,
+        num_epochs: int,
+        minibatch_size: int | None,
+        shuffle: bool,
     ) -> Iterator[Batch]:
         if not batch:
             return
@@ -141,10 +154,13 @@ class TorchLearner(Learner):
             steps = self._steps_in(columns)
             sizes[module_id] = max(1, round(minibatch_size * units[module_id] / max(steps, 1)))
         count = num_total_minibatches or max(
-            minibatch_count({module_id: units[module_id]}, sizes[module_id], num_epochs) for module_id in batch
+            minibatch_count({module_id: units[module_id]}, sizes[module_id], num_epochs)
+            for module_id in batch
         )
         streams = {
-            module_id: minibatch_rows(units[module_id], sizes[module_id], count, shuffle=shuffle, rng=self._rng)
+            module_id: minibatch_rows(
+                units[module_id], sizes[module_id], count, shuffle=shuffle, rng=self._rng
+            )
             for module_id in batch
         }
         for _ in range(count):
@@ -176,7 +192,7 @@ class TorchLearner(Learner):
         losses = list(loss_per_module.values())
         total = losses[0] if len(losses) == 1 else sum(losses[1:], losses[0])
         if isinstance(total, torch.Tensor) and total.requires_grad:
-            total.backward()  # type: ignore[no-untyped-call]
+            total.backward()
         return {ref: param.grad for ref, param in params.items()}
 
     def postprocess_gradients_for_module(
@@ -191,7 +207,7 @@ class TorchLearner(Learner):
             if not own:
                 continue
             norm = None
-            if config.log_gradients and config.grad_clip_by != "global_norm" or config.grad_clip is None:
+            if (config.log_gradients and config.grad_clip_by != "global_norm") or config.grad_clip is None:
                 norm = global_norm(own)
             if config.grad_clip is not None:
                 before = clip(own, config.grad_clip, config.grad_clip_by)
@@ -262,7 +278,8 @@ class TorchLearner(Learner):
 
 def _is_numeric(column: Any) -> bool:
     return all(
-        isinstance(leaf, torch.Tensor) or np.asarray(leaf).dtype.kind in "biuf" for leaf in trees.leaves(column)
+        isinstance(leaf, torch.Tensor) or np.asarray(leaf).dtype.kind in "biuf"
+        for leaf in trees.leaves(column)
     )
 
 

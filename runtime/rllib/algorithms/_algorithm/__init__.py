@@ -1,0 +1,1 @@
+"""Parts of `Algorithm`: evaluation, what results are filled with, changes of modules."""
