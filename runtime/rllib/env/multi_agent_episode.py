@@ -547,14 +547,14 @@ class MultiAgentEpisode(AgentItems):
             back = begin - bisect_left(steps, first - wanted, 0, begin + 1)
             lookback = episode.observations.lookback
             part = self._agent_part(episode, begin - lookback, end - lookback, back)
-            if end < len(steps) - 1:
+            if steps[end] < last and end < len(steps) - 1:
                 part.is_terminated = part.is_truncated = False
                 result._hanging[agent_id] = (
                     episode.get_actions(end - lookback, neg_index_as_lookback=True),
                     float(episode.get_rewards(end - lookback, neg_index_as_lookback=True)),
                     episode.get_extra_model_outputs(None, end - lookback, neg_index_as_lookback=True),
                 )
-            elif agent_id in self._hanging:
+            elif at_end and agent_id in self._hanging:
                 result._hanging[agent_id] = self._hanging[agent_id]
             result.agent_episodes[agent_id] = part
             result._steps[agent_id] = steps[begin - back : end + 1]

@@ -130,8 +130,9 @@ class SingleAgentEpisode:
         """
         if self.is_reset or self.is_done or self.t_started:
             raise ValueError(f"{self!r} has been reset already: make a new episode")
+        infos_buffer = self.infos
         self.observations.append(observation)
-        self.infos.append(infos or {})
+        infos_buffer.append(infos or {})
         self._start_time = time.perf_counter()
 
     def add_env_step(

@@ -106,10 +106,8 @@ def flatten_inputs_to_1d_tensor(
         float32 [batch, (time,) features].
     """
     leading = int(batch_axis) + int(time_axis)
-    leaves = list(trees.leaves(inputs))
-    spaces = list(trees.leaves(spaces_struct)) if spaces_struct is not None else [None] * len(leaves)
     parts = []
-    for leaf, space in zip(leaves, spaces, strict=True):
+    for leaf, space in leaves_and_spaces(inputs, spaces_struct):
         array = np.asarray(leaf)
         if isinstance(space, gym.spaces.Discrete):
             array = one_hot(array - space.start, int(space.n))
@@ -117,6 +115,19 @@ def flatten_inputs_to_1d_tensor(
             array = one_hot_multidiscrete(array - space.start, space.nvec.ravel())
         parts.append(array.reshape((*array.shape[:leading], -1)))
     return np.concatenate(parts, -1).astype(np.float32, copy=False)
+
+
+def leaves_and_spaces(inputs: Any, spaces_struct: Any = None) -> list[tuple[Any, Any]]:
+    """Pairs of a leaf and its space, or None: in the order of the tree of spaces; without it, of sorted keys."""
+    if spaces_struct is not None:
+        pairs: list[tuple[Any, Any]] = []
+        trees.tree_map(lambda space, leaf: pairs.append((leaf, space)), spaces_struct, inputs)
+        return pairs
+    if isinstance(inputs, Mapping):
+        return [pair for key in sorted(inputs) for pair in leaves_and_spaces(inputs[key])]
+    if isinstance(inputs, tuple | list):
+        return [pair for part in inputs for pair in leaves_and_spaces(part)]
+    return [(inputs, None)]
 
 
 def make_action_immutable(obj: Any) -> Any:

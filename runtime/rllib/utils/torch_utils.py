@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from .._core import trees
+from .numpy import leaves_and_spaces
 
 FLOAT_MIN = -3.4e38
 FLOAT_MAX = 3.4e38
@@ -129,10 +130,8 @@ def flatten_inputs_to_1d_tensor(inputs: Any, spaces_struct: Any = None, time_axi
         Tensor [batch, (time,) features].
     """
     leading = 2 if time_axis else 1
-    leaves = list(trees.leaves(inputs))
-    spaces = list(trees.leaves(spaces_struct)) if spaces_struct is not None else [None] * len(leaves)
     parts = []
-    for leaf, space in zip(leaves, spaces, strict=True):
+    for leaf, space in leaves_and_spaces(inputs, spaces_struct):
         if isinstance(space, gym.spaces.Discrete | gym.spaces.MultiDiscrete):
             leaf = one_hot(leaf, space)
         parts.append(leaf.reshape(*leaf.shape[:leading], -1).float())

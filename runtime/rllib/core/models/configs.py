@@ -135,12 +135,16 @@ class CNNEncoderConfig(ModelConfig):
 
     @property
     def output_dims(self) -> tuple[int, ...]:
+        height, width, channels = self._image_dims()
+        return (height * width * channels,) if self.flatten_at_end else (height, width, channels)
+
+    def _image_dims(self) -> tuple[int, int, int]:
         height, width, channels = self.input_dims
         for specifier in self.cnn_filter_specifiers:
             channels, kernel, stride, padding = parse_filter(specifier)
             height = convolved_size(height, kernel[0], stride[0], padding)
             width = convolved_size(width, kernel[1], stride[1], padding)
-        return (height * width * channels,) if self.flatten_at_end else (height, width, channels)
+        return height, width, channels
 
     def build(self, framework: str = "torch") -> Any:
         _check_framework(framework)
@@ -148,7 +152,7 @@ class CNNEncoderConfig(ModelConfig):
             raise ValueError(
                 f"Convolutions take images [height, width, channels], not of shape {self.input_dims}"
             )
-        if min(self.output_dims) < 1:
+        if min(self._image_dims()) < 1:
             raise ValueError(
                 f"The convolutions {self.cnn_filter_specifiers} leave nothing of {self.input_dims}"
             )

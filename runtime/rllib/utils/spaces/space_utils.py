@@ -31,9 +31,9 @@ def is_composite_space(space: Any) -> bool:
 
 
 def get_base_struct_from_space(space: Any) -> Any:
-    """A tree (dicts and tuples) of the basic spaces in a nested space."""
+    """A tree (dicts, with sorted keys, and tuples) of the basic spaces in a nested space."""
     if isinstance(space, gym.spaces.Dict):
-        return {key: get_base_struct_from_space(child) for key, child in space.spaces.items()}
+        return {key: get_base_struct_from_space(space.spaces[key]) for key in sorted(space.spaces)}
     if isinstance(space, gym.spaces.Tuple):
         return tuple(get_base_struct_from_space(child) for child in space.spaces)
     return space

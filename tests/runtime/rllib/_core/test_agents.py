@@ -34,7 +34,9 @@ class Game:
                 lane.act(row + number, None if lane.state is None else lane.state + 1)
         return [lane.agent_id for lane in lanes]
 
-    def step(self, obs: dict[str, float], rewards: dict[str, float], ends: Any = None, cuts: Any = None) -> bool:
+    def step(
+        self, obs: dict[str, float], rewards: dict[str, float], ends: Any = None, cuts: Any = None
+    ) -> bool:
         self.act()
         flags = [{agent: True for agent in given or ()} for given in (ends, cuts)]
         return self.episode.step({agent: [value] for agent, value in obs.items()}, rewards, *flags)
@@ -68,8 +70,22 @@ def test_agents_that_act_at_once() -> None:
     game.step({"a": 1, "b": 11}, {"a": 0.5, "b": 2})
     game.step({"a": 2, "b": 12}, {"a": 0.25, "b": 3})
     assert segments(game.cut()) == {
-        "a": {"obs": [0, 1], "actions": [0, 1], "rewards": [0.5, 0.25], "final": 2, "end": (False, False), "t": 0},
-        "b": {"obs": [0, 11], "actions": [0, 1], "rewards": [2, 3], "final": 12, "end": (False, False), "t": 0},
+        "a": {
+            "obs": [0, 1],
+            "actions": [0, 1],
+            "rewards": [0.5, 0.25],
+            "final": 2,
+            "end": (False, False),
+            "t": 0,
+        },
+        "b": {
+            "obs": [0, 11],
+            "actions": [0, 1],
+            "rewards": [2, 3],
+            "final": 12,
+            "end": (False, False),
+            "t": 0,
+        },
     }
 
 

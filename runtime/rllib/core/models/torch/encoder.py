@@ -24,7 +24,7 @@ class TorchMLPEncoder(TorchModel, Encoder):
         self.net = mlp_of(config, config.output_layer_dim)
 
     def _forward(self, inputs: dict[str, Any], **_: Any) -> dict[str, Any]:
-        return {ENCODER_OUT: self.net(inputs[Columns.OBS])}
+        return {ENCODER_OUT: self.net.mlp(as_float(inputs[Columns.OBS]))}
 
 
 class TorchCNNEncoder(TorchModel, Encoder):

@@ -44,7 +44,7 @@ class TorchMLPHead(TorchModel):
         self._clip = config.log_std_clip_param if config.clip_log_std else None
 
     def _forward(self, inputs: Any, **_: Any) -> Any:
-        outputs = self.net(inputs)
+        outputs = self.net.mlp(inputs)
         if self._clip is None:
             return outputs
         means, log_stds = outputs.chunk(2, -1)
@@ -62,7 +62,7 @@ class TorchFreeLogStdMLPHead(TorchModel):
         self._clip = config.log_std_clip_param if config.clip_log_std else None
 
     def _forward(self, inputs: Any, **_: Any) -> Any:
-        means = self.net(inputs)
+        means = self.net.mlp(inputs)
         log_stds = self.log_std if self._clip is None else self.log_std.clamp(-self._clip, self._clip)
         return torch.cat((means, log_stds.expand_as(means)), -1)
 

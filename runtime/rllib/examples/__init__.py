@@ -1,0 +1,1 @@
+"""Modules and learners that programs import from Ray's `rllib.examples`."""
