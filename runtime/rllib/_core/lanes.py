@@ -377,4 +377,4 @@ def _lane_major(leaf: np.ndarray, valid: np.ndarray | None) -> np.ndarray:
     swapped = leaf.swapaxes(0, 1)
     if valid is not None:
         return swapped[valid]
-    return np.ascontiguousarray(swapped).reshape(-1, *leaf.shape[2:])
+    return swapped.copy().reshape(-1, *leaf.shape[2:])
