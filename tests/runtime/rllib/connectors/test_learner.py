@@ -189,7 +189,7 @@ def test_frames_of_a_learner_are_stacked_from_the_lookback(numpy):
 
 
 def test_frames_that_runners_stacked_stay():
-    made = SingleAgentEpisode("x", observations=[np.array([0.0, t]) for t in range(3)], actions=[0, 0], rewards=[0.0, 0.0])
+    made = SingleAgentEpisode("x", observations=[np.array([0.0, t]) for t in range(3)], actions=[0, 0], rewards=[0.0, 0.0], len_lookback_buffer=0)
     piece = FrameStackingLearner(spaces.Box(0, 9, (2,), np.float32), num_frames=2)
     rollout = to_rollout([made])
     assert piece.on_rollout(rollout) is rollout
