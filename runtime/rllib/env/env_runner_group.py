@@ -593,9 +593,18 @@ def _envs_of(runner: Any) -> list[Any]:
 
 
 def _default_class(config: Config) -> type:
-    name = "MultiAgentEnvRunner" if config.is_multi_agent else "SingleAgentEnvRunner"
-    module = "multi_agent_env_runner" if config.is_multi_agent else "single_agent_env_runner"
-    cls: type = getattr(importlib.import_module(f"runtime.rllib.env.{module}"), name)
+    if config.is_multi_agent:
+        if config.output is not None:
+            raise ValueError(
+                "Experience of several agents is not recorded by itself: give an env_runner_cls of your own with "
+                "config.env_runners(), or do without config.offline_data(output=...)"
+            )
+        module, name = "env.multi_agent_env_runner", "MultiAgentEnvRunner"
+    elif config.output is not None:
+        module, name = "offline.offline_env_runner", "OfflineSingleAgentEnvRunner"
+    else:
+        module, name = "env.single_agent_env_runner", "SingleAgentEnvRunner"
+    cls: type = getattr(importlib.import_module(f"runtime.rllib.{module}"), name)
     return cls
 
 
