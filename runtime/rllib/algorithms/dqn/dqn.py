@@ -316,7 +316,7 @@ class DQN(Algorithm):
                 timesteps = {NUM_ENV_STEPS_SAMPLED_LIFETIME: env_steps}
                 for _ in range(updates):
                     results += self._learn(timesteps, stopwatch)
-                self._sync_weights()
+                self._update_runners()
                 stopwatch.lap(SYNCH_WORKER_WEIGHTS_TIMER)
         metrics.aggregate(reports, key=ENV_RUNNER_RESULTS)
         learner = self._local_learner()
@@ -409,7 +409,7 @@ class DQN(Algorithm):
         learner = getattr(self.learner_group, "_learner", None)
         return learner if hasattr(learner, "reduce_metrics") and not self._needs_episodes else None
 
-    def _sync_weights(self) -> None:
+    def _update_runners(self) -> None:
         """Gives runners the learners' weights.
 
         The runner in this process has the learner's own tensors as weights, if both are on the CPU: nothing is copied,
