@@ -92,7 +92,7 @@ class MARWILTorchLearner(TorchLearner):
             self._mean_square(module_id, config), mean_square, config.moving_average_sqd_adv_norm_update_rate
         )
         self.moving_avg_sqd_adv_norms_per_module[module_id] = moved
-        policy_loss = -mean(advantage_weights(advantages, config.beta, moved) * logp, mask)
+        policy_loss = -mean(advantage_weights(advantages, config.beta, moved, mean_square) * logp, mask)
         vf_loss = 0.5 * mean_square
         if self.logs_losses:
             self.metrics.log_dict(
