@@ -11,7 +11,7 @@ from .._core.types import AgentID, ModuleID
 from ..core.columns import Columns
 from ._agent_acting import rows_of
 from ._agent_metrics import FinishedEpisode
-from .multi_agent_episode import MultiAgentEpisode
+from .multi_agent_episode import MultiAgentEpisode, completed
 
 # (module id, agents, observations [agents, ...], recurrent states) -> (columns, actions for the environments)
 Act = Callable[[ModuleID, list[AgentID], Any, list[Any]], tuple[dict[str, Any], Any]]
@@ -72,6 +72,16 @@ def add_step(episode: MultiAgentEpisode, stepped: Mapping[AgentID, Stepped], res
         truncateds=truncateds,
         extra_model_outputs={agent_id: step.outputs for agent_id, step in stepped.items()},
     )
+
+
+def agent_steps(episodes: list[MultiAgentEpisode]) -> dict[ModuleID, dict[AgentID, int]]:
+    """Module id -> agent id -> its steps."""
+    result: dict[ModuleID, dict[AgentID, int]] = {}
+    for module_id, parts in completed(episodes).items():
+        mine = result[module_id] = {}
+        for part in parts:
+            mine[part.agent_id] = mine.get(part.agent_id, 0) + len(part)
+    return result
 
 
 def finished(chunks: list[MultiAgentEpisode]) -> FinishedEpisode:

@@ -13,6 +13,19 @@ from .._core.types import AgentID, Config, ModuleID
 from ..utils import metrics as names
 from ..utils.metrics.metrics_logger import MetricsLogger
 
+DEFAULT_AGENT_ID = "default_agent"
+
+
+def steps_by_agent(rollouts: Mapping[ModuleID, Rollout]) -> dict[ModuleID, dict[AgentID, int]]:
+    """Module id -> agent id -> its rows."""
+    result: dict[ModuleID, dict[AgentID, int]] = {}
+    for module_id, rollout in rollouts.items():
+        mine = result.setdefault(module_id, {})
+        segments = rollout.segments
+        for agent_id, length in zip(segments.agent_ids or (), segments.lengths.tolist(), strict=True):
+            mine[agent_id] = mine.get(agent_id, 0) + length
+    return result
+
 
 @dataclasses.dataclass(slots=True)
 class FinishedEpisode:
@@ -49,8 +62,8 @@ class AgentMetrics:
         self._finished.append(episode)
         self._episodes += 1
 
-    def sampled(self, env_steps: int, rollouts: Mapping[ModuleID, Rollout]) -> None:
-        """A call has sampled these steps."""
+    def sampled(self, env_steps: int, agent_steps: Mapping[ModuleID, Mapping[AgentID, int]]) -> None:
+        """A call has sampled these steps: of environments, and of agents by module."""
         log = self._logger.log_value
         self._count(
             names.NUM_ENV_STEPS_SAMPLED, names.NUM_ENV_STEPS_SAMPLED_LIFETIME, env_steps, throughput=True
@@ -58,12 +71,12 @@ class AgentMetrics:
         self._count(names.NUM_EPISODES, names.NUM_EPISODES_LIFETIME, self._episodes)
         self._episodes = 0
         agents: dict[str, int] = {}
-        for module_id, rollout in rollouts.items():
-            log((names.NUM_MODULE_STEPS_SAMPLED, module_id), rollout.rows, reduce="sum")
-            log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, module_id), rollout.rows, reduce="lifetime_sum")
-            segments = rollout.segments
-            for agent_id, length in zip(segments.agent_ids or (), segments.lengths.tolist(), strict=True):
-                agents[str(agent_id)] = agents.get(str(agent_id), 0) + length
+        for module_id, steps_of in agent_steps.items():
+            total = sum(steps_of.values())
+            log((names.NUM_MODULE_STEPS_SAMPLED, module_id), total, reduce="sum")
+            log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, module_id), total, reduce="lifetime_sum")
+            for agent_id, steps in steps_of.items():
+                agents[str(agent_id)] = agents.get(str(agent_id), 0) + steps
         for agent, steps in agents.items():
             log((names.NUM_AGENT_STEPS_SAMPLED, agent), steps, reduce="sum")
             log((names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, agent), steps, reduce="lifetime_sum")

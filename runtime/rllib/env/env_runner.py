@@ -9,6 +9,7 @@ from typing import Any
 
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.types import Config, ModuleID
+from runtime.rllib.utils.checkpoints import Checkpointable
 from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 ENV_RESET_FAILURE = "env_reset_failure"
@@ -36,7 +37,7 @@ class Collected:
     episodes: list[Any] | None = None
 
 
-class EnvRunner(abc.ABC):
+class EnvRunner(Checkpointable):
     """Steps through environments with a module, in the algorithm's process or as an actor.
 
     Attributes:
@@ -98,6 +99,18 @@ class EnvRunner(abc.ABC):
     @abc.abstractmethod
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes components of a state."""
+
+    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """See `Checkpointable.get_ctor_args_and_kwargs`."""
+        return (), {"config": self.config}
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """The module."""
+        return [] if self.module is None else [("rl_module", self.module)]
+
+    @abc.abstractmethod
+    def forget_episodes(self) -> None:
+        """Has the next sample begin new episodes."""
 
     def assert_healthy(self) -> None:
         """Checks that there are an environment and a module.

@@ -19,8 +19,8 @@ from ..core.columns import Columns
 from ..utils import metrics as names
 from . import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ._agent_acting import Actors, rows_of
-from ._agent_episodes import Stepped, act, add_step, finished
-from ._agent_metrics import AgentMetrics, FinishedEpisode
+from ._agent_episodes import Stepped, act, add_step, agent_steps, finished
+from ._agent_metrics import AgentMetrics, FinishedEpisode, steps_by_agent
 from ._vector import env_creator
 from .env_context import EnvContext
 from .env_errors import StepFailedRecreateEnvError
@@ -223,8 +223,8 @@ class MultiAgentEnvRunner(EnvRunner):
             sampled = self._sample(env_steps, episodes, explore, random_actions, deadline_s=deadline_s)
             rollouts = {m: to_rollout(parts) for m, parts in completed(sampled).items()}
             steps = sum(map(len, sampled))
-            agent_steps = sum(rollout.rows for rollout in rollouts.values())
-            return Collected(rollouts, steps, agent_steps, self.get_metrics(), self._weights_seq, sampled)
+            rows = sum(rollout.rows for rollout in rollouts.values())
+            return Collected(rollouts, steps, rows, self.get_metrics(), self._weights_seq, sampled)
         began = self._begin()
         wanted, wanted_episodes = self._wanted(env_steps, episodes)
         if wanted_episodes is not None or not self._running:
@@ -240,10 +240,10 @@ class MultiAgentEnvRunner(EnvRunner):
         rollouts = self._cut(keep=wanted_episodes is None)
         if wanted_episodes is not None:
             self._running = []
-        self._count(steps, rollouts)
+        self._count(steps, steps_by_agent(rollouts))
         self._end(began)
-        agent_steps = sum(rollout.rows for rollout in rollouts.values())
-        return Collected(rollouts, steps, agent_steps, self.get_metrics(), self._weights_seq)
+        rows = sum(rollout.rows for rollout in rollouts.values())
+        return Collected(rollouts, steps, rows, self.get_metrics(), self._weights_seq)
 
     def _begin(self) -> float:
         if self.env is None:
@@ -328,9 +328,9 @@ class MultiAgentEnvRunner(EnvRunner):
         envs, running = self.env.envs, self._running
         by_agents = self.config.count_steps_by == "agent_steps"
         runners, lifetime = self.config.num_env_runners or 1, self.num_env_steps_sampled_lifetime
-        env_steps = agent_steps = ended = 0
+        env_steps = acted = ended = 0
         while (
-            (agent_steps if by_agents else env_steps) < wanted if wanted is not None else ended < episodes  # type: ignore[operator]
+            (acted if by_agents else env_steps) < wanted if wanted is not None else ended < episodes  # type: ignore[operator]
         ):
             groups: dict[RowTable, list[Lane]] = {}
             for slot in running:
@@ -342,7 +342,7 @@ class MultiAgentEnvRunner(EnvRunner):
                         group.append(lane)
             actions: list[dict[AgentID, Any]] = [{} for _ in envs]
             for table, lanes in groups.items():
-                agent_steps += len(lanes)
+                acted += len(lanes)
                 self._act(table, lanes, actions, explore, random_actions, lifetime + env_steps * runners)
             for index, env in enumerate(envs):
                 try:
@@ -400,8 +400,8 @@ class MultiAgentEnvRunner(EnvRunner):
         cut = {table.module_id: table.cut(mine, keep=keep) for table, mine in lanes.items()}
         return {module_id: rollout for module_id, rollout in cut.items() if rollout is not None}
 
-    def _count(self, env_steps: int, rollouts: Mapping[ModuleID, Rollout]) -> None:
-        self._counted.sampled(env_steps, rollouts)
+    def _count(self, env_steps: int, agent_steps: Mapping[ModuleID, Mapping[AgentID, int]]) -> None:
+        self._counted.sampled(env_steps, agent_steps)
         self.num_env_steps_sampled_lifetime += env_steps * (self.config.num_env_runners or 1)
 
     # ------------------------------------------------------------ sampling episodes
@@ -463,7 +463,7 @@ class MultiAgentEnvRunner(EnvRunner):
             for episode in result:
                 episode.to_numpy()
         self._callbacks.call("on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=result)
-        self._count(taken, {m: to_rollout(parts) for m, parts in completed(result).items()})
+        self._count(taken, agent_steps(result))
         self._end(began)
         return result
 
@@ -485,7 +485,7 @@ class MultiAgentEnvRunner(EnvRunner):
         """As `_loop`, with episodes; returns those that ended and the number of steps of environments."""
         by_agents = self.config.count_steps_by == "agent_steps"
         runners, lifetime = self.config.num_env_runners or 1, self.num_env_steps_sampled_lifetime
-        env_steps = agent_steps = 0
+        env_steps = acted = 0
         done: list[MultiAgentEpisode] = []
 
         def compute(module_id: ModuleID, agents: list[AgentID], observations: Any, states: list[Any]) -> Any:
@@ -500,13 +500,13 @@ class MultiAgentEnvRunner(EnvRunner):
             )
 
         while (
-            (agent_steps if by_agents else env_steps) < wanted if wanted is not None else len(done) < episodes  # type: ignore[operator]
+            (acted if by_agents else env_steps) < wanted if wanted is not None else len(done) < episodes  # type: ignore[operator]
         ):
             for slot, stepped in enumerate(act(self._episodes, self._initial_state, compute)):
                 if not self._step(slot, stepped):
                     continue
                 env_steps += 1
-                agent_steps += len(stepped)
+                acted += len(stepped)
                 episode = self._episodes[slot]
                 self._call("on_episode_step", slot)
                 if episode.is_done:
@@ -593,6 +593,9 @@ class MultiAgentEnvRunner(EnvRunner):
             self._weights_seq = number or self._weights_seq
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
+
+    def forget_episodes(self) -> None:
+        self._running, self._episodes = [], []
 
     def stop(self) -> None:
         """Closes the environments; errors of theirs are logged."""

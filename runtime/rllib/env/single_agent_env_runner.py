@@ -420,6 +420,9 @@ class SingleAgentEnvRunner(EnvRunner):
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
 
+    def forget_episodes(self) -> None:
+        self._needs_reset = True
+
     def stop(self) -> None:
         if self.env is not None:
             self._close_env()

@@ -250,10 +250,10 @@ def get_checkpoint_info(checkpoint: Any, filesystem: Any = None) -> dict[str, An
         FileNotFoundError: there is no checkpoint.
     """
     with _local(checkpoint, filesystem) as folder:
-        with open(os.path.join(folder, Checkpointable.METADATA_FILE_NAME), encoding="utf-8") as file:
-            metadata = json.load(file)
-        with open(os.path.join(folder, metadata["class_and_ctor_args_file"]), "rb") as file:
+        with open(os.path.join(folder, Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME), "rb") as file:
             found = pickle.load(file)["class"]
+        with open(os.path.join(folder, found.METADATA_FILE_NAME), encoding="utf-8") as file:
+            metadata = json.load(file)
         state = next(
             name for name in os.listdir(folder) if name.rpartition(".")[0] == metadata["state_file"]
         )
@@ -275,9 +275,9 @@ def _local(path: Any, filesystem: Any) -> Iterator[str]:
     """A local folder with the files of a checkpoint."""
     checkpoint = path if hasattr(path, "as_directory") else Checkpoint(os.fspath(path), filesystem)
     with checkpoint.as_directory() as folder:
-        if not os.path.exists(os.path.join(folder, Checkpointable.METADATA_FILE_NAME)):
+        if not os.path.exists(os.path.join(folder, Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME)):
             raise FileNotFoundError(
-                f"There is no checkpoint in {checkpoint.path}: it has no {Checkpointable.METADATA_FILE_NAME}."
+                f"There is no checkpoint in {checkpoint.path}: it has no {Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME}."
             )
         yield folder
 

@@ -91,7 +91,11 @@ class Evaluation:
         """Has runners begin new episodes. Whole episodes begin anew anyway."""
         config = self._algorithm.config
         if config.evaluation_force_reset_envs_before_iteration and config.evaluation_duration_unit == "timesteps":
-            group.foreach_env_runner("forget_episodes", timeout_seconds=config.evaluation_sample_timeout_s)
+            group.foreach_env_runner(
+                "forget_episodes",
+                local_env_runner=group.num_remote_workers() == 0,
+                timeout_seconds=config.evaluation_sample_timeout_s,
+            )
 
     def _sample_while_training(self, group: Any, training_has_ended: threading.Event | None) -> Samples:
         """Samples piece by piece until the training step ends. Pieces get longer, to have few of them."""

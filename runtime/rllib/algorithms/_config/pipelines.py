@@ -110,7 +110,9 @@ def learner(config: Config, observation_space: Any, action_space: Any, device: A
         if config.is_multi_agent:
             pipeline.append(
                 AgentToModuleMapping(
-                    rl_module_specs=_specs(config), agent_to_module_mapping_fn=config.policy_mapping_fn
+                    rl_module_specs=_specs(config),
+                    agent_to_module_mapping_fn=config.policy_mapping_fn,
+                    as_learner_connector=True,
                 )
             )
         pipeline.append(BatchIndividualItems(multi_agent=config.is_multi_agent))
