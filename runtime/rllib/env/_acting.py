@@ -11,6 +11,12 @@ import torch
 from runtime.rllib._core import trees
 from runtime.rllib._core.trees import Tree
 from runtime.rllib.core.columns import Columns
+from runtime.rllib.utils.spaces.space_utils import (
+    clip_action,
+    flatten_space,
+    get_base_struct_from_space,
+    unsquash_action,
+)
 
 # What a module gives besides the columns that a rollout keeps.
 _NO_COLUMNS = frozenset((Columns.ACTIONS, Columns.ACTIONS_FOR_ENV, Columns.STATE_OUT))
@@ -149,67 +155,31 @@ def draw_categorical(
 
 
 def action_converter(space: Any, *, unsquash: bool, clip: bool) -> Callable[[Tree], Tree] | None:
-    """The function that makes actions for the environment of a module's actions [N, ...]; None if they are the same.
+    """The function that brings a module's actions [N, ...] into the bounds of the space; None if all are within.
 
     Args:
         space: of one action.
-        unsquash: whether actions of bounded boxes are scaled from [-1, 1] to the bounds.
-        clip: whether they are clipped to the bounds.
+        unsquash: whether actions of bounded boxes are scaled from [-1, 1] to the bounds, and clipped there.
+        clip: whether they are only clipped, if not scaled.
     """
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Dict):
-        parts = {
-            key: action_converter(part, unsquash=unsquash, clip=clip) for key, part in space.spaces.items()
-        }
-        if not any(parts.values()):
-            return None
-        return lambda tree: {key: tree[key] if parts[key] is None else parts[key](tree[key]) for key in parts}
-    if isinstance(space, spaces.Tuple):
-        items = [action_converter(part, unsquash=unsquash, clip=clip) for part in space.spaces]
-        if not any(items):
-            return None
-        return lambda tree: tuple(
-            leaf if convert is None else convert(leaf) for leaf, convert in zip(tree, items, strict=True)
-        )
-    if isinstance(space, spaces.Discrete):
-        first = int(space.start)
-        return (lambda numbers: numbers + first) if first else None
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        low, high = space.low, space.high
-        is_bounded = bool(np.isfinite(low).all() and np.isfinite(high).all())
-        if unsquash and is_bounded:
-            half = (high - low) / 2
-            return lambda actions: np.clip((actions + 1.0) * half + low, low, high).astype(
-                low.dtype, copy=False
-            )
-        if clip:
-            return lambda actions: np.clip(actions, low, high).astype(low.dtype, copy=False)
-    return None
+    boxes = [leaf for leaf in flatten_space(space) if hasattr(leaf, "low") and leaf.dtype.kind == "f"]
+    if not boxes or not (unsquash or clip):
+        return None
+    convert = unsquash_action if unsquash else clip_action
+    return lambda actions: convert(actions, space)
 
 
-def module_actions(space: Any, actions: Tree, *, unsquash: bool) -> Tree:
-    """What a module would have given for actions [N, ...] of an environment; the inverse of `action_converter`."""
-    from gymnasium import spaces
+def start_adder(space: Any) -> Callable[[Tree, int], Tree] | None:
+    """Modules count discrete actions from 0. The function adds the spaces' first numbers to actions [N, ...], or
+    subtracts them (sign -1); None if they are 0."""
+    starts = get_base_struct_from_space(space)
+    if not any(np.any(getattr(leaf, "start", 0)) for leaf in trees.leaves(starts)):
+        return None
 
-    if isinstance(space, spaces.Dict):
-        return {
-            key: module_actions(part, actions[key], unsquash=unsquash) for key, part in space.spaces.items()
-        }
-    if isinstance(space, spaces.Tuple):
-        return tuple(
-            module_actions(part, leaf, unsquash=unsquash)
-            for part, leaf in zip(space.spaces, actions, strict=True)
-        )
-    if isinstance(space, spaces.Discrete):
-        return actions - int(space.start)
-    if unsquash and isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        low, high = space.low, space.high
-        if np.isfinite(low).all() and np.isfinite(high).all():
-            return ((actions - low) / np.where(high > low, (high - low) / 2, 1) - 1.0).astype(
-                low.dtype, copy=False
-            )
-    return actions
+    def shifted(actions: Tree, sign: int) -> Tree:
+        return trees.tree_map(lambda leaf, of: leaf + sign * getattr(of, "start", 0), actions, starts)
+
+    return shifted
 
 
 def _array(value: Any) -> Any:

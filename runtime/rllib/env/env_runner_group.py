@@ -249,7 +249,7 @@ class EnvRunnerGroup:
             self._actors.fail(ended.call.number, ended.call.attempt, str(error))
 
     def collect_async(self, *, env_steps: int | None = None, episodes: int | None = None, **how: Any) -> int:
-        """Has each remote runner sample as long as `config.max_requests_in_flight_per_env_runner` allows; does not wait.
+        """Has remote runners sample as far as `config.max_requests_in_flight_per_env_runner` allows; does not wait.
 
         Args:
             env_steps, episodes: per call; by default a fragment.
@@ -421,7 +421,7 @@ class EnvRunnerGroup:
         if return_obj_refs:
             return [*results, *refs]
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        missing, ended = set(refs), {}
+        missing, ended = set(refs), dict[Any, Ended]()
         while missing:
             for done in self._actors.take((tag,)):
                 ended[done.ref] = done
@@ -430,10 +430,7 @@ class EnvRunnerGroup:
             if not missing or (left is not None and left < 0):
                 break
             self._actors.pump(left)
-        for ref in refs:
-            done = ended.get(ref)
-            if done is None:
-                continue
+        for done in [ended[ref] for ref in refs if ref in ended]:
             if isinstance(done.error, RayTaskError) and not isinstance(done.error, RayActorError):
                 raise done.error
             if done.error is None:
@@ -449,7 +446,7 @@ class EnvRunnerGroup:
         healthy_only: bool = True,
         remote_worker_ids: Collection[int] | None = None,
     ) -> int:
-        """Like `foreach_env_runner` for the remote runners, without waiting: `fetch_ready_async_reqs` gives the results.
+        """`foreach_env_runner` for the remote runners, without waiting: `fetch_ready_async_reqs` gives the results.
 
         Returns:
             The number of calls: runners with `config.max_requests_in_flight_per_env_runner` calls of the tag that have
@@ -516,7 +513,11 @@ class EnvRunnerGroup:
         remote_worker_ids: Collection[int] | None = None,
         return_actor_ids: bool = False,
     ) -> list[Any]:
-        """`foreach_env_runner_async`, then `fetch_ready_async_reqs` for the tag; with the runners' numbers or without."""
+        """`foreach_env_runner_async`, then `fetch_ready_async_reqs` for the tag.
+
+        Args:
+            return_actor_ids: whether to give pairs of a runner's number and its result.
+        """
         tag = tag or "_async"
         self.foreach_env_runner_async(
             func, tag, kwargs=kwargs, healthy_only=healthy_only, remote_worker_ids=remote_worker_ids

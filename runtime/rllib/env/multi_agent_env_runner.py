@@ -52,18 +52,7 @@ class _Running:
     """An episode that runs in an environment."""
 
     agents: AgentEpisode
-    mapped: MultiAgentEpisode  # knows the agents' modules; it has no steps
     began_s: float
-
-    def finished(self) -> FinishedEpisode:
-        lanes = self.agents.lanes
-        return FinishedEpisode(
-            self.agents.length,
-            time.perf_counter() - self.began_s,
-            self.agents.returns(),
-            {agent_id: lane.steps for agent_id, lane in lanes.items()},
-            {agent_id: lane.table.module_id for agent_id, lane in lanes.items()},
-        )
 
 
 class MultiAgentEnvRunner(EnvRunner):
@@ -285,7 +274,7 @@ class MultiAgentEnvRunner(EnvRunner):
 
         agents = AgentEpisode(episode.id_, lane_for)
         agents.reset(observations)
-        return _Running(agents, episode, time.perf_counter())
+        return _Running(agents, time.perf_counter())
 
     def _reset(self, slot: int) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]]:
         while True:
@@ -355,7 +344,8 @@ class MultiAgentEnvRunner(EnvRunner):
                 env_steps += 1
                 if running[index].agents.step(observations, rewards, terminateds, truncateds):
                     ended += 1
-                    self._counted.finished(running[index].finished())
+                    seconds = time.perf_counter() - running[index].began_s
+                    self._counted.finished(FinishedEpisode.of(running[index].agents, seconds))
                     running[index] = self._started(index)
                     if episodes is not None and ended == episodes:
                         break
