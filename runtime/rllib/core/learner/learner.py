@@ -229,7 +229,11 @@ class Learner(OptimizerRegistry, Checkpointable):
         """One batch of tensors per module that is to be updated."""
         episodes, rollouts = data.episodes, data.rollouts
         if self._learner_connector is not None and data.batch is None:
-            return self._only_updated(self._through_connector(episodes, rollouts))
+            pieces = None if rollouts is None else self._learner_connector.vectorized()
+            if rollouts is None or pieces is None:
+                return self._only_updated(self._through_connector(episodes, rollouts))
+            for piece in pieces:
+                rollouts = {module_id: piece.on_rollout(rollout) for module_id, rollout in rollouts.items()}
         if episodes is not None:
             rollouts = rollouts_of(episodes)
         if rollouts is not None:
