@@ -127,7 +127,9 @@ class Learner(OptimizerRegistry, Checkpointable):
         return self._device
 
     def rl_module_is_compatible(self, module: RLModule) -> bool:
-        """Whether this learner can train the module."""
+        """Whether this learner can train the module: it has the APIs of the learner's loss, or a loss of its own."""
+        if isinstance(module.unwrapped(), SelfSupervisedLossAPI):
+            return True
         return all(isinstance(module.unwrapped(), api) for api in self.rl_module_required_apis())
 
     @classmethod
