@@ -228,6 +228,7 @@ class SingleAgentEnvRunner(EnvRunner):
         explore: bool | None = None,
         deadline_s: float | None = None,
         keep_infos: bool = False,
+        reduce_metrics: bool = True,
     ) -> Collected:
         """Steps through the environments; by default as far as the configuration says.
 
@@ -235,6 +236,7 @@ class SingleAgentEnvRunner(EnvRunner):
             env_steps, episodes, random_actions, explore: see `sample`.
             deadline_s: seconds after which to return what there is then. It is looked at between steps.
             keep_infos: whether the rollout has the environments' infos.
+            reduce_metrics: False leaves "metrics" empty: they stay in the runner until `get_metrics`.
         """
         rollout, kept = self._steps(
             env_steps, episodes, explore, random_actions, deadline_s=deadline_s, keep_infos=keep_infos
@@ -248,7 +250,8 @@ class SingleAgentEnvRunner(EnvRunner):
             rollout = to_rollout(steps, initial) if steps else None
         rows = 0 if rollout is None else rollout.rows
         rollouts = {} if rollout is None else {DEFAULT_MODULE_ID: rollout}
-        return Collected(rollouts, rows, rows, self.get_metrics(), self._weights_seq, kept)
+        metrics = self.get_metrics() if reduce_metrics else {}
+        return Collected(rollouts, rows, rows, metrics, self._weights_seq, kept)
 
     def _steps(
         self,
