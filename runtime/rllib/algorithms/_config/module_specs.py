@@ -107,7 +107,7 @@ def multi_spec(
     elif given is None and isinstance(default, MultiRLModuleSpec):
         result = copy.copy(default)
     else:
-        result = MultiRLModuleSpec(rl_module_specs={})
+        result = MultiRLModuleSpec(rl_module_specs={}, inference_only=False)
     specs = dict(result.rl_module_specs or {})
     for module_id, policy in policies.items():
         spec = (
