@@ -15,6 +15,7 @@ from runtime.rllib.utils.spaces.space_utils import (
     clip_action,
     flatten_space,
     get_base_struct_from_space,
+    normalize_action,
     unsquash_action,
 )
 
@@ -155,7 +156,10 @@ def draw_categorical(
 
 
 def action_converter(space: Any, *, unsquash: bool, clip: bool) -> Callable[[Tree], Tree] | None:
-    """The function that brings a module's actions [N, ...] into the bounds of the space; None if all are within.
+    """The function that makes actions for the environment of a module's actions [N, ...]; None if they are the same.
+
+    Discrete actions of modules count from 0.
+
 
     Args:
         space: of one action.
@@ -163,10 +167,21 @@ def action_converter(space: Any, *, unsquash: bool, clip: bool) -> Callable[[Tre
         clip: whether they are only clipped, if not scaled.
     """
     boxes = [leaf for leaf in flatten_space(space) if hasattr(leaf, "low") and leaf.dtype.kind == "f"]
+    shift = start_adder(space)
     if not boxes or not (unsquash or clip):
-        return None
-    convert = unsquash_action if unsquash else clip_action
-    return lambda actions: convert(actions, space)
+        return None if shift is None else lambda actions: shift(actions, 1)
+    bounded = unsquash_action if unsquash else clip_action
+    if shift is None:
+        return lambda actions: bounded(actions, space)
+    return lambda actions: bounded(shift(actions, 1), space)
+
+
+def module_actions(space: Any, actions: Tree, *, unsquash: bool) -> Tree:
+    """What a module would have given for actions [N, ...] of an environment; the inverse of `action_converter`."""
+    shift = start_adder(space)
+    if shift is not None:
+        actions = shift(actions, -1)
+    return normalize_action(actions, space) if unsquash else actions
 
 
 def start_adder(space: Any) -> Callable[[Tree, int], Tree] | None:

@@ -16,7 +16,8 @@ from runtime.rllib._core.types import Config
 
 logger = logging.getLogger(__name__)
 
-START = "start"  # the tag of an actor's first call, which tells that it is up
+START = "_start"  # the tag of an actor's first call, which tells that it is up
+COLLECT, SYNC, EACH = "_collect", "_sync", "_each"  # tags of a group's own calls
 # Imported once per node, before workers are forked: torch alone takes a second.
 MODULES = ("torch", "gymnasium", "runtime.rllib.env.single_agent_env_runner")
 
@@ -216,12 +217,11 @@ class RunnerActors:
 
     def _hear(self, ref: Any) -> None:
         call = self._calls.pop(ref)
-        value, error = None, None
+        value: Any = None
+        error: RayError | None = None
         try:
             value = ray.get(ref)
-        except RayTaskError as raised:
-            error = raised
-        except (RayActorError, RayError) as raised:
+        except RayError as raised:
             error = raised
         now = time.monotonic()
         if error is None:

@@ -71,7 +71,7 @@ class APPOLearner(IMPALALearner):
         """Moves target networks whose time has come, and KL coefficients."""
         super().after_gradient_based_update(timesteps=timesteps)
         for module_id, trained in self._trained.items():
-            config = self.config.get_config_for_module(module_id)
+            config = self.config_for_module(module_id)
             unit = config.circular_buffer_num_batches * config.circular_buffer_iterations_per_batch
             unit *= config.train_batch_size_per_learner
             last = self._last_target_update.setdefault(module_id, 0)

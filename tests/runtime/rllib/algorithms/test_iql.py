@@ -7,6 +7,7 @@ import torch
 
 from runtime.rllib.algorithms.iql import IQLConfig
 
+torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
 OBS = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
 ACTIONS = gym.spaces.Box(-2.0, 2.0, (2,), np.float32)
 

@@ -72,7 +72,7 @@ class TorchLearner(Learner):
 
     def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
         """Registers one Adam for the module, with `lr` of the config."""
-        config = config or self.config.get_config_for_module(module_id)
+        config = config or self.config_for_module(module_id)
         params = [param for param in self.get_parameters(self.module[module_id]) if param.requires_grad]
         if params:
             self.register_optimizer(
@@ -205,7 +205,7 @@ class TorchLearner(Learner):
         self, *, module_id: ModuleID, config: Config | None = None, module_gradients_dict: ParamDict
     ) -> ParamDict:
         """Clips the gradients of each optimizer as `grad_clip` and `grad_clip_by` of the config say."""
-        config = config or self.config.get_config_for_module(module_id)
+        config = config or self.config_for_module(module_id)
         if config.grad_clip is None and not config.log_gradients:
             return module_gradients_dict
         for name, optimizer in self.get_optimizers_for_module(module_id):
