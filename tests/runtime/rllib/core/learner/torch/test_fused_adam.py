@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -46,8 +47,8 @@ def test_states_go_to_adam_and_back() -> None:
         step(other, second, number)
     third = [torch.nn.Parameter(param.detach().clone()) for param in second]
     restored = FusedAdam(third)
-    restored.load_state_dict(other.state_dict())
-    other.load_state_dict(one.state_dict())
+    restored.load_state_dict(copy.deepcopy(other.state_dict()))
+    other.load_state_dict(copy.deepcopy(one.state_dict()))
     for number in range(4, 8):
         step(one, first, number)
         step(other, second, number)
