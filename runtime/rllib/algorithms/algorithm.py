@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import runtime
 from runtime.rllib._core.types import DEFAULT_MODULE_ID, ModuleID
@@ -58,6 +58,8 @@ class Algorithm(Checkpointable, Trainable):
 
     STATE_FILE_NAME = "algorithm_state"
     METADATA_FILE_NAME = "rllib_checkpoint.json"
+
+    preloaded_modules: ClassVar[tuple[str, ...]] = ("torch", "gymnasium")
 
     config: Any
     metrics: MetricsLogger
@@ -180,10 +182,16 @@ class Algorithm(Checkpointable, Trainable):
     def step(self) -> dict[str, Any]:
         """What `train()` does, without what an experiment adds to results."""
         if self._is_stopped:
-            raise RuntimeError("The algorithm was stopped. Build a new one, or restore it with from_checkpoint().")
+            raise RuntimeError(
+                "The algorithm was stopped. Build a new one, or restore it with from_checkpoint()."
+            )
         interval = self.config.evaluation_interval
-        due = bool(interval) and (self._iteration + 1) % interval == 0 and self.eval_env_runner_group is not None
-        results: dict[str, Any]
+        due = (
+            bool(interval)
+            and (self._iteration + 1) % interval == 0
+            and self.eval_env_runner_group is not None
+        )
+        evaluated: dict[str, Any] | None
         if due and self.config.evaluation_parallel_to_training:
             with self._evaluation.beside_training() as evaluation:
                 self._train_iteration()
@@ -229,7 +237,9 @@ class Algorithm(Checkpointable, Trainable):
         indices = group.probe_unhealthy_env_runners()
         if indices:
             self.metrics.log_value(
-                (FAULT_TOLERANCE_STATS, "num_env_runners_recreated_lifetime"), len(indices), reduce="lifetime_sum"
+                (FAULT_TOLERANCE_STATS, "num_env_runners_recreated_lifetime"),
+                len(indices),
+                reduce="lifetime_sum",
             )
             self._callbacks.call(
                 "on_env_runners_recreated",
@@ -241,9 +251,7 @@ class Algorithm(Checkpointable, Trainable):
 
     def log_result(self, result: dict[str, Any]) -> None:
         """Called with every result, before it is returned."""
-        self._callbacks.call(
-            "on_train_result", algorithm=self, metrics_logger=self.metrics, result=result
-        )
+        self._callbacks.call("on_train_result", algorithm=self, metrics_logger=self.metrics, result=result)
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Evaluates now.

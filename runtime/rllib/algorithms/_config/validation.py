@@ -77,7 +77,9 @@ def _evaluation(config: Config) -> None:
         if config.num_offline_eval_runners == 0:
             config._value_error("evaluation_parallel_to_training=True needs evaluation_num_env_runners > 0.")
     if config.evaluation_interval is not None and config.evaluation_interval < 0:
-        config._value_error(f"evaluation_interval must be positive or None, not {config.evaluation_interval!r}.")
+        config._value_error(
+            f"evaluation_interval must be positive or None, not {config.evaluation_interval!r}."
+        )
 
 
 def _agents(config: Config) -> None:

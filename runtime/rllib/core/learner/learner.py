@@ -134,7 +134,9 @@ class Learner(OptimizerRegistry, Checkpointable):
         return self._device
 
     def rl_module_is_compatible(self, module: RLModule) -> bool:
-        """Whether this learner can train the module."""
+        """Whether this learner can train the module: it has the APIs of the learner's loss, or a loss of its own."""
+        if isinstance(module.unwrapped(), SelfSupervisedLossAPI):
+            return True
         return all(isinstance(module.unwrapped(), api) for api in self.rl_module_required_apis())
 
     @classmethod
@@ -237,7 +239,11 @@ class Learner(OptimizerRegistry, Checkpointable):
         """One batch of tensors per module that is to be updated."""
         episodes, rollouts = data.episodes, data.rollouts
         if self._learner_connector is not None and data.batch is None:
-            return self._only_updated(self._through_connector(episodes, rollouts))
+            pieces = None if rollouts is None else self._learner_connector.vectorized()
+            if rollouts is None or pieces is None:
+                return self._only_updated(self._through_connector(episodes, rollouts))
+            for piece in pieces:
+                rollouts = {module_id: piece.on_rollout(rollout) for module_id, rollout in rollouts.items()}
         if episodes is not None:
             rollouts = rollouts_of(episodes)
         if rollouts is not None:
@@ -454,6 +460,7 @@ class Learner(OptimizerRegistry, Checkpointable):
         self._check_is_built()
         self._forget_optimizers(module_id)
         self.module.remove_module(module_id)
+        self.metrics.delete(module_id, key_error=False)
         self._change_modules(new_should_module_be_updated, removed=module_id)
         return self._module_spec
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from runtime.rllib.callbacks.callbacks import RLlibCallback
+
 
 class Constant:
     """A module that scores actions by fixed logits, or gives fixed actions."""
@@ -82,6 +84,18 @@ class Settings:
         self.disable_env_checking, self.create_env_on_local_worker = False, False
         self.restart_failed_sub_environments = False
         self.metrics_num_episodes_for_smoothing = 100
+        self.is_multi_agent, self.env_runner_cls = False, None
+        self.restart_failed_env_runners, self.ignore_env_runner_failures = True, False
+        self.max_num_env_runner_restarts, self.env_runner_restore_timeout_s = 1000, 60.0
+        self.num_cpus_per_env_runner, self.num_gpus_per_env_runner = 1, 0
+        self.custom_resources_per_env_runner: dict[str, float] = {}
+        self.sample_timeout_s, self.max_requests_in_flight_per_env_runner = 30.0, 1
+        self.episode_lookback_horizon = 1
+        self.callbacks_class: Any = RLlibCallback
+        self.episodes_to_numpy = True
+        self._env_to_module_connector = self._module_to_env_connector = None
+        self.add_default_connectors_to_env_to_module_pipeline = True
+        self.add_default_connectors_to_module_to_env_pipeline = True
         self.__dict__.update(changes)
 
     def copy(self, copy_frozen: bool | None = None) -> Settings:
