@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from runtime.rllib._core import trees
 from runtime.rllib._core.trees import Tree
@@ -33,6 +32,11 @@ class Acting:
             rng: draws discrete actions.
             device: of the module.
         """
+        import torch  # here, so that a program with remote runners can start them before it imports torch
+        from runtime.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+
+        self._from_numpy, self._inference_mode = torch.from_numpy, torch.inference_mode
+        self._categorical = TorchCategorical
         self._module, self._rng = module, rng
         self._device = None if str(device) == "cpu" else device
         self._num_envs = num_envs
@@ -73,7 +77,7 @@ class Acting:
         if stateful:
             batch[Columns.OBS] = trees.tree_map(_with_time, batch[Columns.OBS])
             batch[Columns.STATE_IN] = trees.tree_map(self._tensor, self.state)
-        with torch.inference_mode():
+        with self._inference_mode():
             outputs = self._forward(batch, explore, timestep)
             if stateful:
                 self.state = trees.tree_map(_own_array, outputs[Columns.STATE_OUT])
@@ -102,8 +106,6 @@ class Acting:
 
     def _draw(self, outputs: dict[str, Any], columns: dict[str, Any], explore: bool) -> None:
         """Adds actions of the module's distribution, and their log-probabilities."""
-        from runtime.rllib.core.distribution.torch.torch_distribution import TorchCategorical
-
         module = self._module
         cls = module.get_exploration_action_dist_cls() if explore else module.get_inference_action_dist_cls()
         try:
@@ -113,7 +115,7 @@ class Acting:
                 f"{type(module).__name__} gave neither {Columns.ACTIONS!r} nor {Columns.ACTION_DIST_INPUTS!r}, "
                 f"but {sorted(outputs)}"
             ) from None
-        if cls is TorchCategorical:
+        if cls is self._categorical:
             logits = columns[Columns.ACTION_DIST_INPUTS]
             if explore:
                 actions, logp = draw_categorical(logits, self._rng, self._lanes)
@@ -131,7 +133,7 @@ class Acting:
         columns.setdefault(Columns.ACTION_LOGP, _array(logp))
 
     def _tensor(self, leaf: np.ndarray) -> Any:
-        tensor = torch.from_numpy(leaf)
+        tensor = self._from_numpy(leaf)
         return tensor if self._device is None else tensor.to(self._device)
 
 
@@ -198,9 +200,11 @@ def start_adder(space: Any) -> Callable[[Tree, int], Tree] | None:
 
 
 def _array(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.cpu().numpy() if value.is_cuda else value.detach().numpy()
-    return np.asarray(value)
+    """A tensor or a number as an array."""
+    if isinstance(value, np.ndarray):
+        return value
+    detach = getattr(value, "detach", None)
+    return np.asarray(value) if detach is None else detach().cpu().numpy()
 
 
 def _own_array(value: Any) -> Any:

@@ -127,8 +127,8 @@ def test_recorded_episodes_are_read(tmp_path):
     data = OfflineData(settings(str(tmp_path), input_read_episodes=True))
     drawn = data.sample_rollouts(20)["default_policy"]
     assert sorted(drawn.columns["actions"]) == list(range(20))
+    pq.write_table(pa.table({"item": [b"1"]}), tmp_path / "episodes.parquet")
     with pytest.raises(ValueError, match="no recorded episode"):
-        pq.write_table(pa.table({"item": [b"1"]}), tmp_path / "episodes.parquet")
         OfflineData(settings(str(tmp_path), input_read_episodes=True)).sample(1)
 
 
