@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import runtime
 from runtime.rllib._core.types import DEFAULT_MODULE_ID, ModuleID
@@ -58,6 +58,8 @@ class Algorithm(Checkpointable, Trainable):
 
     STATE_FILE_NAME = "algorithm_state"
     METADATA_FILE_NAME = "rllib_checkpoint.json"
+
+    preloaded_modules: ClassVar[tuple[str, ...]] = ("torch", "gymnasium")
 
     config: Any
     metrics: MetricsLogger

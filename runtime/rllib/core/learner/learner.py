@@ -460,6 +460,7 @@ class Learner(OptimizerRegistry, Checkpointable):
         self._check_is_built()
         self._forget_optimizers(module_id)
         self.module.remove_module(module_id)
+        self.metrics.delete(module_id, key_error=False)
         self._change_modules(new_should_module_be_updated, removed=module_id)
         return self._module_spec
 
