@@ -241,7 +241,10 @@ def test_arrays() -> None:
 def test_state() -> None:
     episode = turns()
     episode.add_env_step(
-        {"b": 5}, {"a": 40, "b": 40, "c": 40}, {"a": 0.5}, extra_model_outputs=dict.fromkeys("abc", {"x": 4})
+        {"b": 5},
+        {"a": 40, "b": 40, "c": 40},
+        {"a": 0.5},
+        extra_model_outputs={agent: {"x": 4} for agent in "abc"},
     )
     episode.custom_data["note"] = 1
     other = MultiAgentEpisode.from_state(pickle.loads(pickle.dumps(episode.get_state())))
