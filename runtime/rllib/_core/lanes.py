@@ -25,8 +25,12 @@ class Finished:
 
     def take(self, numbers: list[int]) -> Finished:
         """Those of these numbers."""
-        columns = (self.returns, self.lengths, self.durations_s, self.ids)
-        return Finished(*([column[number] for number in numbers] for column in columns))
+        return Finished(
+            [self.returns[number] for number in numbers],
+            [self.lengths[number] for number in numbers],
+            [self.durations_s[number] for number in numbers],
+            [self.ids[number] for number in numbers],
+        )
 
 
 class Lanes:
@@ -199,7 +203,7 @@ class Lanes:
         Returns:
             No rollout if there were no steps.
         """
-        T, lanes = self.steps, self.num_envs
+        T = self.steps
         finished = Finished([], [], [], [])
         if not T or not self.rows:
             self._rewind()

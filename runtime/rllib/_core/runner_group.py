@@ -1,8 +1,8 @@
 """Which environment runners are up, and who samples how much. Pure: the group of actors carries it out.
 
-A runner that dies is replaced at once, while the others go on. A round is one request for so many steps or episodes: it
-is shared out evenly, and shared out again when a runner dies or is much slower than the others. What a slow runner gives
-after the round is over counts for the next one.
+A runner that dies is replaced at once, while the others go on. A round is one request for so many steps or episodes. It
+is shared out evenly, and shared out again when a runner dies or is much slower than the others. What a slow runner
+gives after the round is over counts for the next one.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ class Round:
         return None if self._deadline is None else max(0.0, self._deadline - now)
 
     def look_in(self, now: float) -> float | None:
-        """Seconds until something has to be decided though nothing happens: a runner becomes slow, or the time is up."""
+        """Seconds until there is something to decide though nothing happens: a runner is slow, or the time is up."""
         times = [] if self._deadline is None else [self._deadline]
         if self._paces:
             times += [self._slow_at(number) for number in self._running if not self._is_slow(number, now)]

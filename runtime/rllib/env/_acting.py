@@ -6,11 +6,17 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from runtime.rllib._core import trees
 from runtime.rllib._core.trees import Tree
 from runtime.rllib.core.columns import Columns
+from runtime.rllib.utils.spaces.space_utils import (
+    clip_action,
+    flatten_space,
+    get_base_struct_from_space,
+    normalize_action,
+    unsquash_action,
+)
 
 # What a module gives besides the columns that a rollout keeps.
 _NO_COLUMNS = frozenset((Columns.ACTIONS, Columns.ACTIONS_FOR_ENV, Columns.STATE_OUT))
@@ -26,6 +32,11 @@ class Acting:
             rng: draws discrete actions.
             device: of the module.
         """
+        import torch  # here, so that a program with remote runners can start them before it imports torch
+        from runtime.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+
+        self._from_numpy, self._inference_mode = torch.from_numpy, torch.inference_mode
+        self._categorical = TorchCategorical
         self._module, self._rng = module, rng
         self._device = None if str(device) == "cpu" else device
         self._num_envs = num_envs
@@ -66,7 +77,7 @@ class Acting:
         if stateful:
             batch[Columns.OBS] = trees.tree_map(_with_time, batch[Columns.OBS])
             batch[Columns.STATE_IN] = trees.tree_map(self._tensor, self.state)
-        with torch.inference_mode():
+        with self._inference_mode():
             outputs = self._forward(batch, explore, timestep)
             if stateful:
                 self.state = trees.tree_map(_own_array, outputs[Columns.STATE_OUT])
@@ -95,8 +106,6 @@ class Acting:
 
     def _draw(self, outputs: dict[str, Any], columns: dict[str, Any], explore: bool) -> None:
         """Adds actions of the module's distribution, and their log-probabilities."""
-        from runtime.rllib.core.distribution.torch.torch_distribution import TorchCategorical
-
         module = self._module
         cls = module.get_exploration_action_dist_cls() if explore else module.get_inference_action_dist_cls()
         try:
@@ -106,7 +115,7 @@ class Acting:
                 f"{type(module).__name__} gave neither {Columns.ACTIONS!r} nor {Columns.ACTION_DIST_INPUTS!r}, "
                 f"but {sorted(outputs)}"
             ) from None
-        if cls is TorchCategorical:
+        if cls is self._categorical:
             logits = columns[Columns.ACTION_DIST_INPUTS]
             if explore:
                 actions, logp = draw_categorical(logits, self._rng, self._lanes)
@@ -124,7 +133,7 @@ class Acting:
         columns.setdefault(Columns.ACTION_LOGP, _array(logp))
 
     def _tensor(self, leaf: np.ndarray) -> Any:
-        tensor = torch.from_numpy(leaf)
+        tensor = self._from_numpy(leaf)
         return tensor if self._device is None else tensor.to(self._device)
 
 
@@ -151,71 +160,51 @@ def draw_categorical(
 def action_converter(space: Any, *, unsquash: bool, clip: bool) -> Callable[[Tree], Tree] | None:
     """The function that makes actions for the environment of a module's actions [N, ...]; None if they are the same.
 
+    Discrete actions of modules count from 0.
+
+
     Args:
         space: of one action.
-        unsquash: whether actions of bounded boxes are scaled from [-1, 1] to the bounds.
-        clip: whether they are clipped to the bounds.
+        unsquash: whether actions of bounded boxes are scaled from [-1, 1] to the bounds, and clipped there.
+        clip: whether they are only clipped, if not scaled.
     """
-    from gymnasium import spaces
-
-    if isinstance(space, spaces.Dict):
-        parts = {
-            key: action_converter(part, unsquash=unsquash, clip=clip) for key, part in space.spaces.items()
-        }
-        if not any(parts.values()):
-            return None
-        return lambda tree: {key: tree[key] if parts[key] is None else parts[key](tree[key]) for key in parts}
-    if isinstance(space, spaces.Tuple):
-        items = [action_converter(part, unsquash=unsquash, clip=clip) for part in space.spaces]
-        if not any(items):
-            return None
-        return lambda tree: tuple(
-            leaf if convert is None else convert(leaf) for leaf, convert in zip(tree, items, strict=True)
-        )
-    if isinstance(space, spaces.Discrete):
-        first = int(space.start)
-        return (lambda numbers: numbers + first) if first else None
-    if isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        low, high = space.low, space.high
-        is_bounded = bool(np.isfinite(low).all() and np.isfinite(high).all())
-        if unsquash and is_bounded:
-            half = (high - low) / 2
-            return lambda actions: np.clip((actions + 1.0) * half + low, low, high).astype(
-                low.dtype, copy=False
-            )
-        if clip:
-            return lambda actions: np.clip(actions, low, high).astype(low.dtype, copy=False)
-    return None
+    boxes = [leaf for leaf in flatten_space(space) if hasattr(leaf, "low") and leaf.dtype.kind == "f"]
+    shift = start_adder(space)
+    if not boxes or not (unsquash or clip):
+        return None if shift is None else lambda actions: shift(actions, 1)
+    bounded = unsquash_action if unsquash else clip_action
+    if shift is None:
+        return lambda actions: bounded(actions, space)
+    return lambda actions: bounded(shift(actions, 1), space)
 
 
 def module_actions(space: Any, actions: Tree, *, unsquash: bool) -> Tree:
     """What a module would have given for actions [N, ...] of an environment; the inverse of `action_converter`."""
-    from gymnasium import spaces
+    shift = start_adder(space)
+    if shift is not None:
+        actions = shift(actions, -1)
+    return normalize_action(actions, space) if unsquash else actions
 
-    if isinstance(space, spaces.Dict):
-        return {
-            key: module_actions(part, actions[key], unsquash=unsquash) for key, part in space.spaces.items()
-        }
-    if isinstance(space, spaces.Tuple):
-        return tuple(
-            module_actions(part, leaf, unsquash=unsquash)
-            for part, leaf in zip(space.spaces, actions, strict=True)
-        )
-    if isinstance(space, spaces.Discrete):
-        return actions - int(space.start)
-    if unsquash and isinstance(space, spaces.Box) and np.issubdtype(space.dtype, np.floating):
-        low, high = space.low, space.high
-        if np.isfinite(low).all() and np.isfinite(high).all():
-            return ((actions - low) / np.where(high > low, (high - low) / 2, 1) - 1.0).astype(
-                low.dtype, copy=False
-            )
-    return actions
+
+def start_adder(space: Any) -> Callable[[Tree, int], Tree] | None:
+    """Modules count discrete actions from 0. The function adds the spaces' first numbers to actions [N, ...], or
+    subtracts them (sign -1); None if they are 0."""
+    starts = get_base_struct_from_space(space)
+    if not any(np.any(getattr(leaf, "start", 0)) for leaf in trees.leaves(starts)):
+        return None
+
+    def shifted(actions: Tree, sign: int) -> Tree:
+        return trees.tree_map(lambda leaf, of: leaf + sign * getattr(of, "start", 0), actions, starts)
+
+    return shifted
 
 
 def _array(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.cpu().numpy() if value.is_cuda else value.detach().numpy()
-    return np.asarray(value)
+    """A tensor or a number as an array."""
+    if isinstance(value, np.ndarray):
+        return value
+    detach = getattr(value, "detach", None)
+    return np.asarray(value) if detach is None else detach().cpu().numpy()
 
 
 def _own_array(value: Any) -> Any:

@@ -74,11 +74,27 @@ class EnvRunner(Checkpointable):
         """Makes `module` of the configuration."""
 
     @abc.abstractmethod
-    def sample(self, **kwargs: Any) -> list[Any]:
+    def sample(
+        self,
+        *,
+        num_timesteps: int | None = None,
+        num_episodes: int | None = None,
+        explore: bool | None = None,
+        random_actions: bool = False,
+        force_reset: bool = False,
+    ) -> list[Any]:
         """Steps through the environments; gives episodes."""
 
     @abc.abstractmethod
-    def collect(self, **kwargs: Any) -> Collected:
+    def collect(
+        self,
+        *,
+        env_steps: int | None = None,
+        episodes: int | None = None,
+        random_actions: bool = False,
+        explore: bool | None = None,
+        deadline_s: float | None = None,
+    ) -> Collected:
         """Steps through the environments; gives rollouts."""
 
     @abc.abstractmethod

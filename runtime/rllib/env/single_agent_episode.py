@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from runtime.rllib._core import trees
-from runtime.rllib._core.rollout import Rollout, Segments
+from runtime.rllib._core.rollout import Rollout
 from runtime.rllib.core.columns import Columns
+from runtime.rllib.env._episode_rollouts import to_rollout, with_extra_row
 from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
+
+__all__ = ["SingleAgentEpisode", "to_rollout"]
 
 Buffer = InfiniteLookbackBuffer
 Indices = int | slice | Sequence[int] | None
@@ -214,6 +217,11 @@ class SingleAgentEpisode:
     @infos.setter
     def infos(self, value: Buffer) -> None:
         self._infos = value
+
+    @property
+    def has_infos(self) -> bool:
+        """Whether somebody gave infos, or asked for them."""
+        return self._infos is not None
 
     @property
     def observation_space(self) -> Any:
@@ -600,7 +608,7 @@ class SingleAgentEpisode:
         segments = rollout.segments
         count = len(segments)
         last_rows = segments.last_rows
-        observations = _with_extra_row(
+        observations = with_extra_row(
             rollout.columns[Columns.OBS], rollout.final_obs, last_rows, before=False
         )
         starts, lengths = segments.starts.tolist(), segments.lengths.tolist()
@@ -612,7 +620,7 @@ class SingleAgentEpisode:
         states = None
         if rollout.state_in is not None and Columns.STATE_OUT in outputs:
             # The state before a segment's first row is the lookback of what the module gave.
-            states = _with_extra_row(
+            states = with_extra_row(
                 outputs.pop(Columns.STATE_OUT), rollout.state_in, segments.starts, before=True
             )
         episodes = []
@@ -644,81 +652,6 @@ class SingleAgentEpisode:
             episode._start_time = episode._last_step_time = None
             episodes.append(episode)
         return episodes
-
-
-def to_rollout(episodes: Sequence[SingleAgentEpisode], initial_state: Any = None) -> Rollout:
-    """The steps of the episodes, without their lookbacks; those without steps are left out. Copies.
-
-    Args:
-        episodes: their module's outputs must have the same names. Infos are taken along if one has any.
-        initial_state: a recurrent module's state at the start of an episode; zeros by default.
-
-    Raises:
-        ValueError: no episode has a step.
-    """
-    chunks = [episode for episode in episodes if len(episode)]
-    if not chunks:
-        raise ValueError(f"None of {len(episodes)} episodes has a step")
-    numpy = [_columns_of(episode, initial_state) for episode in chunks]
-    first = numpy[0][0]
-    infos = None
-    if any(episode._infos is not None for episode in chunks):
-        infos = [info for episode in chunks for info in episode.get_infos(slice(1, None))]
-    has_agents = any(episode.agent_id is not None for episode in chunks)
-    states = [state for _, _, state in numpy]
-    return Rollout(
-        {name: trees.concatenate([columns[name] for columns, _, _ in numpy]) for name in first},
-        Segments(
-            np.array([len(episode) for episode in chunks], np.int64),
-            np.array([episode.is_terminated for episode in chunks], bool),
-            np.array([episode.is_truncated for episode in chunks], bool),
-            [episode.id_ for episode in chunks],
-            np.array([episode.t_started for episode in chunks], np.int64),
-            [episode.agent_id for episode in chunks] if has_agents else None,
-        ),
-        trees.stack([final for _, final, _ in numpy]),
-        None if states[0] is None else trees.stack(states),
-        infos,
-    )
-
-
-def _columns_of(episode: SingleAgentEpisode, initial_state: Any) -> tuple[dict[str, Any], Any, Any]:
-    """Its columns, its last observation and the state before its first step."""
-    steps = len(episode)
-
-    def arrays(buffer: Buffer, rows: slice) -> Any:
-        values = buffer.get(rows)
-        return trees.stack(values) if isinstance(values, list) else values
-
-    columns = {
-        Columns.OBS: arrays(episode.observations, slice(0, steps)),
-        Columns.ACTIONS: arrays(episode.actions, slice(0, steps)),
-        Columns.REWARDS: np.asarray(arrays(episode.rewards, slice(0, steps)), np.float32),
-        **{name: arrays(values, slice(0, steps)) for name, values in episode.extra_model_outputs.items()},
-    }
-    final = episode.observations.get(steps)
-    outs = episode.extra_model_outputs.get(Columns.STATE_OUT)
-    if outs is None:
-        return columns, final, None
-    if outs.lookback:
-        return columns, final, outs.get(-1, neg_index_as_lookback=True)
-    zero = trees.tree_map(np.zeros_like, outs.get(0))
-    return columns, final, zero if initial_state is None else initial_state
-
-
-def _with_extra_row(rows: Any, extra: Any, at: np.ndarray, *, before: bool) -> Any:
-    """The rows, with an extra one before or behind each of the rows `at`; copies."""
-
-    def joined(column: np.ndarray, more: np.ndarray) -> np.ndarray:
-        result = np.empty((len(column) + len(more), *column.shape[1:]), column.dtype)
-        places = at + np.arange(len(at)) + (0 if before else 1)
-        mask = np.ones(len(result), bool)
-        mask[places] = False
-        result[mask] = column
-        result[places] = more
-        return result
-
-    return trees.tree_map(joined, rows, extra)
 
 
 def _tail(buffer: Buffer, items: int, lookback: int) -> Buffer:

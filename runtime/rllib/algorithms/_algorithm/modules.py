@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Collection
 from typing import Any
 
 from runtime.rllib._core.types import ModuleID
+from runtime.rllib.utils.metrics import LEARNER_RESULTS
 
 
 def found(algorithm: Any, module_id: ModuleID) -> Any:
@@ -52,7 +54,15 @@ def add(
     groups: Collection[Any],
 ) -> Any:
     """See `Algorithm.add_module`."""
-    change = _ConfigChange(module_id, module_spec, config_overrides, mapping_fn, trained)
+    if not algorithm.config.is_multi_agent:
+        raise ValueError(
+            f"Module {module_id!r} cannot be added: the algorithm has a single agent. Build it with "
+            "config.multi_agent(policies=..., policy_mapping_fn=...)."
+        )
+    if module_id in algorithm.config.policies:
+        raise ValueError(f"The algorithm has a module {module_id!r}. Remove it first, or use another id.")
+    spaces = _spaces(algorithm)
+    change = _ConfigChange(module_id, module_spec, config_overrides, mapping_fn, trained, spaces)
     change.apply_to(algorithm)
     result = None
     if to_learners:
@@ -79,7 +89,9 @@ def add(
             change.apply_to(group)
             if to_learners:
                 group.sync_weights(
-                    from_worker_or_learner_group=algorithm.learner_group, policies=[module_id], inference_only=True
+                    from_worker_or_learner_group=algorithm.learner_group,
+                    policies=[module_id],
+                    inference_only=True,
                 )
     return result
 
@@ -93,7 +105,11 @@ def remove(
     groups: Collection[Any],
 ) -> Any:
     """See `Algorithm.remove_module`."""
-    change = _ConfigChange(module_id, None, None, mapping_fn, trained)
+    if module_id not in algorithm.config.policies:
+        raise KeyError(
+            f"The algorithm has no module {module_id!r}; it has {', '.join(sorted(algorithm.config.policies))}."
+        )
+    change = _ConfigChange(module_id, None, None, mapping_fn, trained, _spaces(algorithm))
     result = None
     if from_learners:
         result = algorithm.learner_group.remove_module(
@@ -110,7 +126,13 @@ def remove(
         if group is not None:
             group.foreach_env_runner(remove_from)
             change.apply_to(group)
+    algorithm.metrics.delete(LEARNER_RESULTS, module_id, key_error=False)
     return result
+
+
+def _spaces(algorithm: Any) -> dict[ModuleID, tuple[Any, Any]]:
+    specs = algorithm._module_spec.rl_module_specs
+    return {module_id: (spec.observation_space, spec.action_space) for module_id, spec in specs.items()}
 
 
 class _ConfigChange:
@@ -123,7 +145,9 @@ class _ConfigChange:
         overrides: dict[str, Any] | None,
         mapping_fn: Callable[..., ModuleID] | None,
         trained: Any,
+        spaces: dict[ModuleID, tuple[Any, Any]],
     ) -> None:
+        self._spaces = spaces
         self._module_id = module_id
         self._spec = module_spec
         self._overrides = overrides
@@ -133,6 +157,12 @@ class _ConfigChange:
     def apply_to(self, owner: Any) -> None:
         """Replaces `owner.config` by a changed copy."""
         config = owner.config.copy(copy_frozen=False)
+        for module_id, (observation, action) in self._spaces.items():
+            # A module that no agent uses any more keeps its spaces.
+            if module_id in config.policies:
+                config.policies[module_id] = dataclasses.replace(
+                    config.policies[module_id], observation_space=observation, action_space=action
+                )
         config.change_module(self._module_id, self._spec, self._overrides)
         if self._mapping_fn is not None:
             config.multi_agent(policy_mapping_fn=self._mapping_fn)

@@ -24,12 +24,18 @@ class BCConfig(MARWILConfig):
         self.materialize_mapped_data = True
 
     def get_default_rl_module_spec(self) -> Any:
+        """An encoder and a policy head."""
         from runtime.rllib.algorithms.bc.torch.default_bc_torch_rl_module import DefaultBCTorchRLModule
         from runtime.rllib.core.rl_module.rl_module import RLModuleSpec
 
         return RLModuleSpec(module_class=DefaultBCTorchRLModule)
 
     def validate(self) -> None:
+        """Checks that the settings fit each other.
+
+        Raises:
+            ValueError: they do not.
+        """
         super().validate()
         if self.beta != 0.0:
             raise ValueError(
@@ -42,4 +48,5 @@ class BC(MARWIL):
 
     @classmethod
     def get_default_config(cls) -> BCConfig:
+        """The defaults."""
         return BCConfig()

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from runtime.rllib.algorithms._algorithm.offline import OfflineTraining, validate_offline
 from runtime.rllib.algorithms._config.settings import NotProvided, setter
 from runtime.rllib.algorithms.sac.sac import SAC, SACConfig
 from runtime.rllib.core.columns import Columns
-from runtime.rllib.offline.training import offline_training_step
 
 __all__ = ["CQL", "CQLConfig"]
 
@@ -31,7 +31,6 @@ class CQLConfig(SACConfig):
         self.lagrangian_thresh = 5.0
         self.min_q_weight = 5.0
         self.deterministic_backup = True
-        self.lr = 3e-4
         self.actor_lr = 1e-4
         self.critic_lr = 1e-3
         self.alpha_lr = 1e-3
@@ -87,19 +86,24 @@ class CQLConfig(SACConfig):
 
         return CQLTorchLearner
 
+    def validate(self) -> None:
+        """Checks that the settings fit each other.
+
+        Raises:
+            ValueError: they do not.
+        """
+        super().validate()
+        validate_offline(self)
+
     @property
     def _model_config_auto_includes(self) -> dict[str, Any]:
         return super()._model_config_auto_includes | {"num_actions": self.num_actions}
 
 
-class CQL(SAC):
+class CQL(OfflineTraining, SAC):
     """Trains a policy on offline data; see `CQLConfig`."""
 
     @classmethod
     def get_default_config(cls) -> CQLConfig:
         """The defaults."""
         return CQLConfig()
-
-    def training_step(self) -> None:
-        """Draws the batches of one iteration from the offline data and updates the learners with them."""
-        offline_training_step(self)

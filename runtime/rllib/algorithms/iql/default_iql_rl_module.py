@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from runtime.rllib.algorithms.sac.default_sac_rl_module import DefaultSACRLModule
-from runtime.rllib.core.models.catalog import head_config
 from runtime.rllib.core.rl_module.apis import ValueFunctionAPI
 
 __all__ = ["DefaultIQLRLModule"]
@@ -17,9 +16,7 @@ class DefaultIQLRLModule(DefaultSACRLModule, ValueFunctionAPI):
         super().setup()
         if not self.inference_only:
             self.vf_encoder = self.catalog.build_encoder(framework=self.framework)
-            self.vf = head_config(self.model_config, self.catalog.latent_dims, 1).build(
-                framework=self.framework
-            )
+            self.vf = self.catalog.build_qf_head(framework=self.framework)  # of the same shape: one value
 
     def get_non_inference_attributes(self) -> list[str]:
         """All but the policy."""

@@ -5,6 +5,7 @@ Kostrikov, Nair, Levine, "Offline Reinforcement Learning with Implicit Q-Learnin
 
 from __future__ import annotations
 
+import math
 from typing import Any, Self
 
 from runtime.rllib.algorithms._config.settings import NotProvided, setter
@@ -17,6 +18,7 @@ class IQLConfig(MARWILConfig):
     """The settings of `IQL`. Actions must be in a Box; recorded ones are in [-1, 1] as modules give them."""
 
     trains_on_segments = False
+    _largest_beta = math.inf
     updates_batch_by_batch = True  # targets move after each of them
 
     def __init__(self, algo_class: Any = None) -> None:
@@ -88,7 +90,7 @@ class IQLConfig(MARWILConfig):
         """
         super().validate()
         if not 0.0 < self.expectile < 1.0:
-            raise ValueError(f"`expectile` must be between 0.0 and 1.0, not {self.expectile}")
+            self._value_error(f"expectile must be between 0.0 and 1.0, not {self.expectile}.")
 
     @property
     def _model_config_auto_includes(self) -> dict[str, Any]:

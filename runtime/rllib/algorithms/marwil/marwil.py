@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+from runtime.rllib.algorithms._algorithm.offline import OfflineTraining, validate_offline
 from runtime.rllib.algorithms._config.settings import NotProvided, setter
 from runtime.rllib.algorithms.algorithm import Algorithm
 from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig
 from runtime.rllib.core.columns import Columns
-from runtime.rllib.offline.training import offline_training_step
 
 __all__ = ["MARWIL", "MARWILConfig"]
 
@@ -25,6 +25,7 @@ class MARWILConfig(AlgorithmConfig):
 
     offline_columns = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)  # that the data must have
     trains_on_segments = True  # of episodes, not on single rows
+    _largest_beta = 1.0
     updates_batch_by_batch = False  # one update call takes several train batches
 
     def __init__(self, algo_class: Any = None) -> None:
@@ -80,24 +81,32 @@ class MARWILConfig(AlgorithmConfig):
         )
 
     def get_default_rl_module_spec(self) -> Any:
+        """An actor-critic module, as PPO has."""
         from runtime.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
         from runtime.rllib.core.rl_module.rl_module import RLModuleSpec
 
         return RLModuleSpec(module_class=DefaultPPOTorchRLModule)
 
-    def get_default_learner_class(self) -> Any:
+    def get_default_learner_class(self) -> type:
+        """The learner with MARWIL's loss."""
         from runtime.rllib.algorithms.marwil.torch.marwil_torch_learner import MARWILTorchLearner
 
         return MARWILTorchLearner
 
     def validate(self) -> None:
+        """Checks that the settings fit each other.
+
+        Raises:
+            ValueError: they do not.
+        """
         super().validate()
-        if not 0.0 <= self.beta <= 1.0:
-            raise ValueError(f"`beta` must be between 0.0 and 1.0, not {self.beta}")
+        validate_offline(self)
+        if not 0.0 <= self.beta <= self._largest_beta:
+            self._value_error(f"beta must be between 0.0 and {self._largest_beta}, not {self.beta}.")
         if not self.postprocess_inputs and self.beta > 0.0:
-            raise ValueError(
-                "MARWIL computes value targets from the data: `postprocess_inputs` cannot be False. With "
-                "`beta=0.0`, or with BC, no targets are needed"
+            self._value_error(
+                "MARWIL computes value targets from the data: postprocess_inputs cannot be False. With beta=0.0, or "
+                "with BC, no targets are needed."
             )
 
     @property
@@ -105,13 +114,10 @@ class MARWILConfig(AlgorithmConfig):
         return super()._model_config_auto_includes | {"vf_share_layers": False}
 
 
-class MARWIL(Algorithm):
+class MARWIL(OfflineTraining, Algorithm):
     """Trains a policy on offline data; see `MARWILConfig`."""
 
     @classmethod
     def get_default_config(cls) -> MARWILConfig:
+        """The defaults."""
         return MARWILConfig()
-
-    def training_step(self) -> None:
-        """Draws the batches of one iteration from the offline data and updates the learners with them."""
-        offline_training_step(self)

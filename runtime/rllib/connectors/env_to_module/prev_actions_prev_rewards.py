@@ -127,7 +127,8 @@ def _grown(rows: np.ndarray, count: int, width: int) -> np.ndarray:
     if len(rows) >= count:
         return rows
     result = np.zeros((count, width), np.float32)
-    result[: len(rows)] = rows
+    if len(rows):
+        result[: len(rows)] = rows
     return result
 
 

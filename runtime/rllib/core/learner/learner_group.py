@@ -14,6 +14,7 @@ from runtime.exceptions import ActorDiedError
 from runtime.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ..._core.types import Config, ModuleID
+from ...env._runner_actors import MODULES
 from ...utils.checkpoints import Checkpointable
 from .. import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 from ..rl_module.multi_rl_module import validate_module_id
@@ -84,7 +85,7 @@ class LearnerGroup(Checkpointable):
                 "num_cpus": cpus,
                 "num_gpus": max(0, config.num_gpus_per_learner),
                 "resources": config.custom_resources_per_learner or None,
-                "runtime_env": preloaded("torch"),
+                "runtime_env": preloaded(*MODULES),
             }
             if self._placement_group is not None:
                 options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(self._placement_group)
@@ -207,9 +208,17 @@ class LearnerGroup(Checkpointable):
             done += self._results(refs)
         return done
 
-    def wait_for_update(self, timeout_s: float) -> None:
-        """Waits until the oldest asynchronous update has ended, or the timeout has passed."""
-        if self._in_flight:
+    def update_results(self) -> list[Any]:
+        """Results of asynchronous updates that have ended and were not returned yet.
+
+        Raises:
+            LearnerDiedError: a learner's process has ended.
+        """
+        return self._ended()
+
+    def wait_for_room(self, timeout_s: float) -> None:
+        """Waits until an asynchronous update would not be dropped, or the timeout has passed."""
+        if len(self._in_flight) >= self.config.max_requests_in_flight_per_learner:
             refs = self._in_flight[0]
             runtime.wait(refs, num_returns=len(refs), timeout=timeout_s)
 
@@ -334,14 +343,20 @@ class LearnerGroup(Checkpointable):
         self.foreach_learner(lambda learner: learner.set_state(runtime.get(shared)))
 
     def get_weights(
-        self, module_ids: Collection[ModuleID] | None = None, *, inference_only: bool = False
+        self,
+        module_ids: Collection[ModuleID] | None = None,
+        *,
+        policies: Collection[ModuleID] | None = None,
+        inference_only: bool = False,
     ) -> dict[ModuleID, Any]:
         """Module id -> weights, NumPy arrays by name.
 
         Args:
             module_ids: the modules; None: all.
+            policies: the same, under the name that environment runners use.
             inference_only: without what only training needs.
         """
+        module_ids = policies if module_ids is None else module_ids
         base = f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
         components = base if module_ids is None else [f"{base}/{module_id}" for module_id in module_ids]
         state = self.get_state(components, inference_only=inference_only)

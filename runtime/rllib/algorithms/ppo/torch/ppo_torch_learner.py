@@ -12,7 +12,7 @@ from ...._core.rollout import Rollout
 from ...._core.types import Config, ModuleID
 from ....core.columns import Columns
 from ....core.learner.learner import ENTROPY_KEY, POLICY_LOSS_KEY, VF_LOSS_KEY
-from ....core.learner.torch.batches import Sequences, as_tensor, row_values, sequence_values, tensors
+from ....core.learner.torch.batches import as_tensor, row_values, tensors, through_sequences, with_final_rows
 from ....core.learner.torch.losses import explained_variance, mean
 from ....core.learner.torch.torch_learner import TorchLearner
 from ..ppo_learner import PPOLearner
@@ -22,7 +22,8 @@ from ..results import (
     LEARNER_RESULTS_VF_LOSS_UNCLIPPED_KEY,
 )
 
-_COLUMNS = (Columns.OBS, Columns.ACTIONS, Columns.ACTION_LOGP, Columns.ACTION_DIST_INPUTS)
+_NOT_NEEDED = frozenset({Columns.REWARDS, Columns.STATE_OUT, Columns.VF_PREDS})
+"""Columns of rollouts that the loss does not use. Others are kept: a module's forward pass may want them."""
 
 
 class PPOTorchLearner(PPOLearner, TorchLearner):
@@ -30,35 +31,42 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
 
     def batch_from_rollout(self, module_id: ModuleID, rollout: Rollout) -> dict[str, Any]:
         """Rows, or sequences of a recurrent module, with advantages (standardized over all rows) and value targets."""
-        config = self.config.get_config_for_module(module_id)
+        config = self.config_for_module(module_id)
         module = self.module[module_id].unwrapped()
-        sequences, state_in = None, None
-        if not config.use_critic:
-            values = np.zeros(rollout.rows, np.float32)
-            final_values = np.zeros(len(rollout.segments), np.float32)
-        elif module.is_stateful():
-            sequences = Sequences(rollout, int(module.model_config["max_seq_len"]))
-            values, final_values, state_in = sequence_values(module, rollout, sequences, self._device)
-        else:
+        if module.is_stateful():
+            return self._sequences_from_rollout(module, config, rollout)
+        if config.use_critic:
             values = row_values(module, rollout.columns[Columns.OBS], rollout.rows, self._device)
             final_values = row_values(module, rollout.final_obs, len(rollout.segments), self._device)
-        advantages, targets = advantages_and_targets(
-            np.asarray(rollout.columns[Columns.REWARDS], np.float32),
-            values,
-            final_values,
-            rollout.segments,
-            gamma=config.gamma,
-            lambda_=config.lambda_ if config.use_gae else 1.0,
-        )
-        more = {Columns.ADVANTAGES: standardized(advantages), Columns.VALUE_TARGETS: targets}
-        if sequences is not None:
-            return self.sequence_batch(rollout, sequences, state_in, **more)
-        wanted = _COLUMNS if config.use_kl_loss else _COLUMNS[:-1]
-        custom = [name for name in rollout.columns if name not in _COLUMNS and name not in _NOT_NEEDED]
-        batch = {name: tensors(rollout.columns[name], self._device) for name in (*wanted, *custom)}
-        for name, column in more.items():
-            batch[name] = as_tensor(column, self._device)
+        else:
+            values, final_values = (
+                np.zeros(rollout.rows, np.float32),
+                np.zeros(len(rollout.segments), np.float32),
+            )
+        advantages, targets = _advantages(config, rollout, values, final_values)
+        left_out = _NOT_NEEDED if config.use_kl_loss else _NOT_NEEDED | {Columns.ACTION_DIST_INPUTS}
+        batch = {
+            name: tensors(column, self._device)
+            for name, column in rollout.columns.items()
+            if name not in left_out
+        }
+        batch[Columns.ADVANTAGES] = as_tensor(advantages, self._device)
+        batch[Columns.VALUE_TARGETS] = as_tensor(targets, self._device)
         return batch
+
+    def _sequences_from_rollout(self, module: Any, config: Config, rollout: Rollout) -> dict[str, Any]:
+        """The same of a recurrent module. The final observation of a segment is a masked row of its last sequence."""
+        longer, is_own = with_final_rows(rollout)
+        sequences = self.sequences_of(module, longer)
+        values, state_in = through_sequences(
+            module, longer, sequences, self._device, has_values=config.use_critic
+        )
+        more = {}
+        computed = _advantages(config, rollout, values[is_own], values[~is_own])
+        for name, column in zip((Columns.ADVANTAGES, Columns.VALUE_TARGETS), computed, strict=True):
+            more[name] = np.zeros(len(values), np.float32)
+            more[name][is_own] = column
+        return self.sequence_batch(longer, is_own, sequences, state_in, **more)
 
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: Config, batch: dict[str, Any], fwd_out: dict[str, Any]
@@ -115,4 +123,16 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
         return loss
 
 
-_NOT_NEEDED = frozenset({Columns.REWARDS, Columns.STATE_OUT, Columns.VF_PREDS})
+def _advantages(
+    config: Config, rollout: Rollout, values: np.ndarray, final_values: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Standardized advantages and value targets, float32 [rows]."""
+    advantages, targets = advantages_and_targets(
+        np.asarray(rollout.columns[Columns.REWARDS], np.float32),
+        values,
+        final_values,
+        rollout.segments,
+        gamma=config.gamma,
+        lambda_=config.lambda_ if config.use_gae else 1.0,
+    )
+    return standardized(advantages), targets

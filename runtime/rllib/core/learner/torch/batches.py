@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -41,28 +42,40 @@ def take(tree: Tree, index: torch.Tensor) -> Tree:
     return trees.tree_map(lambda leaf: leaf.index_select(0, index), tree)
 
 
-def with_final_rows(rollout: Rollout, column: Tree, final: Tree) -> Tree:
-    """The column with one row more at each segment's end: that of `final` [S, ...]."""
+def with_final_rows(rollout: Rollout) -> tuple[Rollout, np.ndarray]:
+    """The rollout with one row more at each segment's end, for its final observation.
+
+    Returns:
+        The longer rollout, whose other columns are zeros in the new rows, and bool [rows + S], False in the new rows.
+    """
     segments = rollout.segments
     rows = rollout.rows + len(segments)
     ends = segments.last_rows + 1 + np.arange(len(segments))
     is_own = np.ones(rows, bool)
     is_own[ends] = False
 
-    def widened(leaf: np.ndarray, last: np.ndarray) -> np.ndarray:
+    def widened(leaf: np.ndarray, last: np.ndarray | None = None) -> np.ndarray:
+        leaf = np.asarray(leaf)
         result = np.empty((rows, *leaf.shape[1:]), leaf.dtype)
         result[is_own] = leaf
-        result[ends] = last
+        result[ends] = 0 if last is None else last
         return result
 
-    return trees.tree_map(widened, column, final)
+    columns = {
+        name: trees.tree_map(widened, column)
+        for name, column in rollout.columns.items()
+        if name != Columns.OBS
+    }
+    columns[Columns.OBS] = trees.tree_map(widened, rollout.columns[Columns.OBS], rollout.final_obs)
+    longer = dataclasses.replace(segments, lengths=segments.lengths + 1)
+    return Rollout(columns, longer, rollout.final_obs, rollout.state_in), is_own
 
 
 class Sequences:
     """Where each row of a rollout is in sequences [B, T] of at most `length` rows.
 
-    Segments are cut into sequences of `length` rows; the last one of a segment may be shorter, and is padded at its
-    end. With `has_final` a segment has one row more, its final observation's.
+    Segments are cut into sequences of `length` rows, one after another; the last one of a segment may be shorter, and
+    is padded at its end.
     """
 
     def __init__(self, rollout: Rollout, length: int) -> None:
@@ -93,12 +106,6 @@ class Sequences:
         """[B, T, ...] -> [rows, ...]."""
         return padded[self.row_sequence, self.row_step]
 
-    def mask(self) -> np.ndarray:
-        """bool [B, T], True where there is a row."""
-        result = np.zeros((self.count, self.length), bool)
-        result[self.row_sequence, self.row_step] = True
-        return result
-
 
 def in_blocks(function: Callable[[int, int], np.ndarray], rows: int) -> np.ndarray:
     """`function(start, stop)` for blocks of at most `VALUE_ROWS` rows, joined."""
@@ -119,80 +126,54 @@ def row_values(module: Any, obs: Tree, rows: int, device: torch.device) -> np.nd
         return in_blocks(block, rows)
 
 
-def sequence_values(
-    module: Any, rollout: Rollout, sequences: Sequences, device: torch.device
-) -> tuple[np.ndarray, np.ndarray, Tree]:
-    """What a recurrent module computes of a rollout, sequence after sequence of each segment.
+def through_sequences(
+    module: Any, rollout: Rollout, sequences: Sequences, device: torch.device, *, has_values: bool
+) -> tuple[np.ndarray, Tree]:
+    """Lets a recurrent module pass through all segments, sequence after sequence, without gradients.
+
+    Args:
+        module: the module.
+        rollout: the rows; its `state_in` is where segments start, or the module's initial state if it is None.
+        sequences: of these rows.
+        device: the module's.
+        has_values: whether to compute values; otherwise they are 0.
 
     Returns:
         values: float32 [rows].
-        final_values: float32 [S], of the observations after the segments.
         state_in: tree of arrays [B, ...], the state before each sequence.
     """
-    segments = rollout.segments
+    count = len(rollout.segments)
     padded_obs = sequences.padded(rollout.columns[Columns.OBS])
     values = np.zeros((sequences.count, sequences.length), np.float32)
     states: list[Tree] = [None] * sequences.count
-    final_values = np.zeros(len(segments), np.float32)
     state: Tree = rollout.state_in  # before the next sequence of each segment
+    if state is None:
+        initial = module.get_initial_state()
+        state = trees.tree_map(lambda leaf: np.repeat(np.asarray(leaf)[None], count, axis=0), initial)
     with torch.no_grad():
         for part in range(int(sequences.part.max(initial=-1)) + 1):
             chosen = np.flatnonzero(sequences.part == part)
             owners = sequences.segment[chosen]
             begin = trees.take(state, owners)
+            for i, number in enumerate(chosen):
+                states[number] = trees.take(begin, i)
             batch = {
                 Columns.OBS: tensors(trees.take(padded_obs, chosen), device),
                 Columns.STATE_IN: tensors(begin, device),
             }
-            for i, number in enumerate(chosen):
-                states[number] = trees.take(begin, i)
-            values[chosen], after = _values_and_state(module, batch)
-            state = _replaced(state, owners, after)
-        # The state after a segment's last sequence is that after its padding. Only what ends with a full sequence has
-        # its final observation's state there, so the final rows run through a last, shorter pass of their own.
-        tail = _tails(rollout, sequences, states)
-        batch = {
-            Columns.OBS: tensors(tail[0], device),
-            Columns.STATE_IN: tensors(tail[1], device),
-        }
-        tail_values, _ = _values_and_state(module, batch)
-        final_values[:] = tail_values[np.arange(len(segments)), tail[2]]
-    return sequences.rows(values), final_values, trees.stack(states)
-
-
-def _values_and_state(module: Any, batch: dict[str, Any]) -> tuple[np.ndarray, Tree]:
-    out = module.forward_train(batch)
-    values = module.compute_values(batch, embeddings=out.get(Columns.EMBEDDINGS))
-    state = trees.tree_map(lambda leaf: leaf.detach().cpu().numpy(), out[Columns.STATE_OUT])
-    return values.detach().float().cpu().numpy(), state
+            out = module.forward_train(batch)
+            if has_values:
+                computed = module.compute_values(batch, embeddings=out.get(Columns.EMBEDDINGS))
+                values[chosen] = computed.float().cpu().numpy()
+            # Padding changes the states of segments that end here, which are not needed any more.
+            state = _replaced(state, owners, out[Columns.STATE_OUT])
+    return sequences.rows(values), trees.stack(states)
 
 
 def _replaced(state: Tree, index: np.ndarray, new: Tree) -> Tree:
-    def put(leaf: np.ndarray, part: np.ndarray) -> np.ndarray:
+    def put(leaf: np.ndarray, part: torch.Tensor) -> np.ndarray:
         result = np.array(leaf)
-        result[index] = part
+        result[index] = part.cpu().numpy()
         return result
 
     return trees.tree_map(put, state, new)
-
-
-def _tails(rollout: Rollout, sequences: Sequences, states: list[Tree]) -> tuple[Tree, Tree, np.ndarray]:
-    """The last sequence of each segment with its final observation appended.
-
-    Returns:
-        obs: tree of arrays [S, T + 1, ...].
-        state_in: tree of arrays [S, ...].
-        where: int [S], the step of the final observation.
-    """
-    segments = rollout.segments
-    last = np.flatnonzero(np.diff(sequences.segment, append=len(segments)))  # each segment's last sequence
-    where = segments.lengths - sequences.part[last] * sequences.length
-    padded = trees.take(sequences.padded(rollout.columns[Columns.OBS]), last)
-
-    def appended(leaf: np.ndarray, final: np.ndarray) -> np.ndarray:
-        result = np.concatenate([leaf, np.zeros_like(leaf[:, :1])], axis=1)
-        result[np.arange(len(segments)), where] = final
-        return result
-
-    obs = trees.tree_map(appended, padded, rollout.final_obs)
-    return obs, trees.stack([states[number] for number in last]), where

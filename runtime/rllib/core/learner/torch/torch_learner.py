@@ -18,7 +18,8 @@ from ...rl_module.rl_module import RLModule
 from ..learner import Batch, Learner
 from ..optimizers import ParamDict
 from ..training_data import row_count
-from .batches import Sequences, as_tensor, take, tensors
+from .batches import Sequences, as_tensor, take, tensors, through_sequences
+from .fused_adam import FusedAdam
 from .gradients import average_over_learners, clip, global_norm
 
 
@@ -72,7 +73,7 @@ class TorchLearner(Learner):
 
     def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
         """Registers one Adam for the module, with `lr` of the config."""
-        config = config or self.config.get_config_for_module(module_id)
+        config = config or self.config_for_module(module_id)
         params = [param for param in self.get_parameters(self.module[module_id]) if param.requires_grad]
         if params:
             self.register_optimizer(
@@ -84,7 +85,9 @@ class TorchLearner(Learner):
 
     def new_adam(self, params: Sequence[torch.Tensor], **kwargs: Any) -> torch.optim.Adam:
         """An Adam that makes its step in one fused operation where the device has that."""
-        return torch.optim.Adam(params, fused=self._device.type in ("cpu", "cuda"), **kwargs)
+        if self._device.type in ("cpu", "cuda"):
+            return FusedAdam(params, **kwargs)
+        return torch.optim.Adam(params, **kwargs)
 
     def get_parameters(self, module: RLModule) -> Sequence[Any]:
         """The parameters of a module; none if it is no torch module."""
@@ -95,30 +98,36 @@ class TorchLearner(Learner):
     def batch_from_rollout(self, module_id: ModuleID, rollout: Rollout) -> dict[str, Any]:
         """The columns as tensors [rows, ...].
 
-        Those of a recurrent module are [B, T, ...], with "loss_mask" [B, T] and "state_in" [B, ...]. States are those
-        of the rollout where a sequence starts a segment. Other sequences start from the module's initial state.
+        Those of a recurrent module are [B, T, ...], with "loss_mask" [B, T] and "state_in" [B, ...].
         """
         module = self.module[module_id].unwrapped()
-        columns = rollout.columns
         if not module.is_stateful():
-            return {name: tensors(column, self._device) for name, column in columns.items()}
-        sequences = Sequences(rollout, int(module.model_config["max_seq_len"]))
-        initial = trees.tree_map(np.asarray, module.get_initial_state())
-        states = rollout.state_in
-        starts = [
-            trees.take(states, segment) if part == 0 and states is not None else initial
-            for segment, part in zip(sequences.segment, sequences.part, strict=True)
-        ]
-        return self.sequence_batch(rollout, sequences, trees.stack(starts))
+            return {name: tensors(column, self._device) for name, column in rollout.columns.items()}
+        sequences = self.sequences_of(module, rollout)
+        _, state_in = through_sequences(module, rollout, sequences, self._device, has_values=False)
+        return self.sequence_batch(rollout, np.ones(rollout.rows, bool), sequences, state_in)
+
+    def sequences_of(self, module: Any, rollout: Rollout) -> Sequences:
+        """Sequences of at most "max_seq_len" rows, a setting of the module."""
+        settings = module.model_config
+        length = settings["max_seq_len"] if isinstance(settings, dict) else settings.max_seq_len
+        return Sequences(rollout, int(length))
 
     def sequence_batch(
-        self, rollout: Rollout, sequences: Sequences, state_in: Any, **more: Any
+        self, rollout: Rollout, mask: np.ndarray, sequences: Sequences, state_in: Any, **more: Any
     ) -> dict[str, Any]:
-        """Sequences [B, T, ...] of a rollout's columns and of further columns [rows, ...]."""
-        columns = {**rollout.columns, **more}
+        """Sequences [B, T, ...] of a rollout's columns and of further ones.
+
+        Args:
+            rollout: the rows.
+            mask: bool [rows], which of them count.
+            sequences: of the rows.
+            state_in: tree of arrays [B, ...].
+            more: further columns [rows, ...].
+        """
+        columns = {**rollout.columns, **more, Columns.LOSS_MASK: mask}
         columns.pop(Columns.STATE_OUT, None)
         batch = {name: tensors(sequences.padded(column), self._device) for name, column in columns.items()}
-        batch[Columns.LOSS_MASK] = as_tensor(sequences.mask(), self._device)
         batch[Columns.STATE_IN] = tensors(state_in, self._device)
         return batch
 
@@ -199,7 +208,7 @@ class TorchLearner(Learner):
         self, *, module_id: ModuleID, config: Config | None = None, module_gradients_dict: ParamDict
     ) -> ParamDict:
         """Clips the gradients of each optimizer as `grad_clip` and `grad_clip_by` of the config say."""
-        config = config or self.config.get_config_for_module(module_id)
+        config = config or self.config_for_module(module_id)
         if config.grad_clip is None and not config.log_gradients:
             return module_gradients_dict
         for name, optimizer in self.get_optimizers_for_module(module_id):

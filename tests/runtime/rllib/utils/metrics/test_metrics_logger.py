@@ -48,7 +48,8 @@ def test_keys_may_be_nested(logger, key):
     assert logger.peek() == {"a": {"b": 2.0}}
     assert logger.peek("a") == {"b": 2.0}
     assert logger.peek(key) == 2.0
-    assert ("a", "b") in logger and "b" not in logger
+    assert ("a", "b") in logger
+    assert "b" not in logger
 
 
 def test_peek_of_unknown_keys(logger):
@@ -208,7 +209,8 @@ def test_values_can_be_replaced_and_forgotten(logger):
     logger.set_value(("b", "c"), 3, reduce="sum")
     assert logger.peek("b") == {"c": 3}
     logger.delete("b", "c")
-    assert "b" in logger and ("b", "c") not in logger
+    assert "b" in logger
+    assert ("b", "c") not in logger
     logger.log_value(("b", "c"), 1.0, reduce="max")
     assert logger.peek(("b", "c")) == 1.0
     with pytest.raises(KeyError):

@@ -94,7 +94,7 @@ def test_memory_is_bounded_without_a_window(cls):
     values = [float(i % 7) for i in range(3 * FOLD_AFTER)] + [NAN, 9.0]
     stats = filled(cls(), *values)
     assert len(stats) < FOLD_AFTER
-    expected = {MeanStats: sum(values[:-2] + [9.0]) / (len(values) - 1), MinStats: 0.0, MaxStats: 9.0}
+    expected = {MeanStats: sum([*values[:-2], 9.0]) / (len(values) - 1), MinStats: 0.0, MaxStats: 9.0}
     expected[SumStats] = sum(values[:-2]) + 9.0
     assert stats.peek() == pytest.approx(expected[cls])
     assert cls.from_state(stats.get_state()).peek() == pytest.approx(expected[cls])
@@ -206,7 +206,12 @@ def test_state_and_pickle_keep_everything(cls, is_leaf):
 
 def test_stats_compare_and_compute_like_their_value():
     stats = filled(MeanStats(), 2.0)
-    assert stats == 2 and stats < 3 and stats <= 2 and stats > 1 and stats >= 2 and stats != 3
+    assert stats == 2
+    assert stats < 3
+    assert stats <= 2
+    assert stats > 1
+    assert stats >= 2
+    assert stats != 3
     assert (stats + 1, stats - 1, stats * 3, float(stats), int(stats), f"{stats:.1f}") == (
         3,
         1,
@@ -234,4 +239,5 @@ def test_tensors_become_numbers_without_graphs():
     value = torch.tensor(3.0, requires_grad=True)
     for cls in (MeanStats, EmaStats, SumStats, MaxStats, LifetimeSumStats, ItemStats):
         result = filled(cls(), value * 1).reduce()
-        assert type(result) is float and result == 3.0
+        assert type(result) is float
+        assert result == 3.0

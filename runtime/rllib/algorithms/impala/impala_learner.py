@@ -1,0 +1,54 @@
+"""What the learners of IMPALA and APPO share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..._core.types import Config, ModuleID
+from ...core.learner.learner import Learner
+from ...core.rl_module.apis import ValueFunctionAPI
+from ...utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
+from ...utils.schedules.scheduler import Scheduler
+
+
+class IMPALALearner(Learner):
+    """Holds each module's entropy coefficient, which follows a schedule."""
+
+    def build(self) -> None:
+        """Builds the learner."""
+        self.entropy_coeff_schedulers_per_module: dict[ModuleID, Scheduler] = {}
+        super().build()
+        if self._learner_connector is not None and self.config.add_default_connectors_to_learner_pipeline:
+            # The value network sees the observation after each episode's end, in a row of its own.
+            from ...connectors.learner import AddOneTsToEpisodesAndTruncate
+
+            self._learner_connector.prepend(AddOneTsToEpisodesAndTruncate())
+
+    def entropy_coeff(self, module_id: ModuleID, config: Config) -> float:
+        """The module's entropy coefficient at this time."""
+        return float(self._entropy_scheduler(module_id, config).get_current_value())
+
+    def _entropy_scheduler(self, module_id: ModuleID, config: Config) -> Scheduler:
+        schedulers = self.entropy_coeff_schedulers_per_module
+        if module_id not in schedulers:
+            schedulers[module_id] = Scheduler(config.entropy_coeff)
+        return schedulers[module_id]
+
+    def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
+        """Removes a module and its coefficient."""
+        spec = super().remove_module(module_id, **kwargs)
+        self.entropy_coeff_schedulers_per_module.pop(module_id, None)
+        return spec
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Moves the coefficients along their schedules."""
+        super().after_gradient_based_update(timesteps=timesteps)
+        now = timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)
+        for module_id in self._module_optimizers:
+            if module_id in self.module:
+                self._entropy_scheduler(module_id, self.config_for_module(module_id)).update(timestep=now)
+
+    @classmethod
+    def rl_module_required_apis(cls) -> list[type]:
+        """A module needs a value function."""
+        return [ValueFunctionAPI]
