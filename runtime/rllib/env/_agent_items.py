@@ -11,11 +11,12 @@ import numpy as np
 from .._core.types import AgentID
 from .single_agent_episode import SingleAgentEpisode
 
+ALL = "__all__"
 Indices = int | slice | Sequence[int] | None
 
 
 class AgentItems:
-    """The getters and setters of a `MultiAgentEpisode`."""
+    """What a `MultiAgentEpisode` says of its items, and its getters and setters."""
 
     __slots__ = ()
 
@@ -23,7 +24,39 @@ class AgentItems:
     env_t_started: int
     env_t: int
     agent_episodes: dict[AgentID, SingleAgentEpisode]
+    is_terminated: bool
+    is_truncated: bool
     _steps: dict[AgentID, list[int]]
+
+    def get_terminateds(self) -> dict[AgentID, bool]:
+        """Whether each agent, and the episode ("__all__"), ended by itself."""
+        flags = {agent_id: episode.is_terminated for agent_id, episode in self.agent_episodes.items()}
+        return {**flags, ALL: self.is_terminated}
+
+    def get_truncateds(self) -> dict[AgentID, bool]:
+        """Whether a limit ended each agent, and the episode ("__all__")."""
+        flags = {agent_id: episode.is_truncated for agent_id, episode in self.agent_episodes.items()}
+        return {**flags, ALL: self.is_truncated}
+
+    def get_agents_that_stepped(self) -> set[AgentID]:
+        """The agents with an observation at the last environment step."""
+        return {agent_id for agent_id, steps in self._steps.items() if steps[-1] == self.env_t}
+
+    def get_agents_to_act(self) -> set[AgentID]:
+        """The agents whose actions `env.step` expects next."""
+        stepped = self.get_agents_that_stepped()
+        return {agent_id for agent_id in stepped if not self.agent_episodes[agent_id].is_done}
+
+    def print(self) -> None:
+        """Prints a table of the environment steps at which each agent had an observation."""
+        first = min((steps[0] for steps in self._steps.values()), default=self.env_t)
+        times = range(first, self.env_t + 1)
+        width = max((len(str(agent_id)) for agent_id in self._steps), default=0) + 2
+        lines = ["ts".ljust(width) + "".join(str(t).ljust(4) for t in times)]
+        for agent_id, steps in self._steps.items():
+            marks = "".join(("x" if t in steps else " ").ljust(4) for t in times)
+            lines.append(f"{agent_id}".ljust(width) + marks)
+        print("\n".join(line.rstrip() for line in lines))  # it is what the method is for
 
     def get_observations(
         self,

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
+from .._core.agents import AgentEpisode
 from .._core.rollout import Rollout
 from .._core.types import AgentID, Config, ModuleID
 from ..utils import metrics as names
@@ -40,6 +41,18 @@ class FinishedEpisode:
     agent_returns: dict[AgentID, float]
     agent_steps: dict[AgentID, int]
     modules: dict[AgentID, ModuleID]
+
+    @classmethod
+    def of(cls, episode: AgentEpisode, duration_s: float) -> FinishedEpisode:
+        """That of rows in tables."""
+        lanes = episode.lanes
+        return cls(
+            episode.length,
+            duration_s,
+            episode.returns(),
+            {agent_id: lane.steps for agent_id, lane in lanes.items()},
+            {agent_id: lane.table.module_id for agent_id, lane in lanes.items()},
+        )
 
 
 class AgentMetrics:

@@ -397,39 +397,9 @@ class MultiAgentEpisode(AgentItems):
             return 0.0
         return self._last_step_time - self._start_time
 
-    def get_terminateds(self) -> dict[AgentID, bool]:
-        """Whether each agent, and the episode ("__all__"), ended by itself."""
-        flags = {agent_id: episode.is_terminated for agent_id, episode in self.agent_episodes.items()}
-        return {**flags, ALL: self.is_terminated}
-
-    def get_truncateds(self) -> dict[AgentID, bool]:
-        """Whether a limit ended each agent, and the episode ("__all__")."""
-        flags = {agent_id: episode.is_truncated for agent_id, episode in self.agent_episodes.items()}
-        return {**flags, ALL: self.is_truncated}
-
-    def get_agents_that_stepped(self) -> set[AgentID]:
-        """The agents with an observation at the last environment step."""
-        return {agent_id for agent_id, steps in self._steps.items() if steps[-1] == self.env_t}
-
-    def get_agents_to_act(self) -> set[AgentID]:
-        """The agents whose actions `env.step` expects next."""
-        stepped = self.get_agents_that_stepped()
-        return {agent_id for agent_id in stepped if not self.agent_episodes[agent_id].is_done}
-
     def __repr__(self) -> str:
         returns = {agent_id: episode.get_return() for agent_id, episode in self.agent_episodes.items()}
         return f"MAEps(len={len(self)} done={self.is_done} Rs={returns} id_={self.id_})"
-
-    def print(self) -> None:
-        """Prints a table of the environment steps at which each agent had an observation."""
-        first = min((steps[0] for steps in self._steps.values()), default=self.env_t)
-        times = range(first, self.env_t + 1)
-        width = max((len(str(agent_id)) for agent_id in self._steps), default=0) + 2
-        lines = ["ts".ljust(width) + "".join(str(t).ljust(4) for t in times)]
-        for agent_id, steps in self._steps.items():
-            marks = "".join(("x" if t in steps else " ").ljust(4) for t in times)
-            lines.append(f"{agent_id}".ljust(width) + marks)
-        print("\n".join(line.rstrip() for line in lines))  # it is what the method is for
 
     # ------------------------------------------------------------ parts and joins
 

@@ -74,6 +74,7 @@ class SingleAgentEnvRunner(EnvRunner):
         self._seed: int | None = None
         if self.config.seed is not None:
             self._seed = int(self.config.seed) + 10_000 * self.worker_index
+        self._is_seeded = False  # environments get the seed with their first reset only
         self._rng = np.random.default_rng(self._seed)
         self._weights_seq = 0
         self._needs_reset = True
@@ -227,6 +228,7 @@ class SingleAgentEnvRunner(EnvRunner):
         explore: bool | None = None,
         deadline_s: float | None = None,
         keep_infos: bool = False,
+        reduce_metrics: bool = True,
     ) -> Collected:
         """Steps through the environments; by default as far as the configuration says.
 
@@ -234,6 +236,7 @@ class SingleAgentEnvRunner(EnvRunner):
             env_steps, episodes, random_actions, explore: see `sample`.
             deadline_s: seconds after which to return what there is then. It is looked at between steps.
             keep_infos: whether the rollout has the environments' infos.
+            reduce_metrics: False leaves "metrics" empty: they stay in the runner until `get_metrics`.
         """
         rollout, kept = self._steps(
             env_steps, episodes, explore, random_actions, deadline_s=deadline_s, keep_infos=keep_infos
@@ -247,7 +250,8 @@ class SingleAgentEnvRunner(EnvRunner):
             rollout = to_rollout(steps, initial) if steps else None
         rows = 0 if rollout is None else rollout.rows
         rollouts = {} if rollout is None else {DEFAULT_MODULE_ID: rollout}
-        return Collected(rollouts, rows, rows, self.get_metrics(), self._weights_seq, kept)
+        metrics = self.get_metrics() if reduce_metrics else {}
+        return Collected(rollouts, rows, rows, metrics, self._weights_seq, kept)
 
     def _steps(
         self,
@@ -402,11 +406,11 @@ class SingleAgentEnvRunner(EnvRunner):
     def _reset_env(self) -> tuple[Any, Any]:
         while True:
             try:
-                observations, infos = self.env.reset(seed=self._seed if self._needs_reset else None)
+                observations, infos = self.env.reset(seed=None if self._is_seeded else self._seed)
             except Exception as error:
                 self._remake(error)
                 continue
-            self._needs_reset, self._resetting = False, None
+            self._needs_reset, self._resetting, self._is_seeded = False, None, True
             return observations, infos
 
     def _try_step(self, actions: Any, explore: bool) -> tuple[Any, ...] | None:

@@ -59,6 +59,8 @@ class OfflineEvaluationRunner:
         # The learner's batches and losses are those of training; it has optimizers, but makes no step.
         self._learner = config.learner_class(config=config, module_spec=module_spec)
         self._learner.build()
+        stateful = any(module.unwrapped().is_stateful() for _, module in self.module.items())
+        self._gets_segments = config.trains_on_segments or stateful
         self._data = OfflineData(config)
         self._data.spaces = kwargs.get("spaces")
         self._weights_seq_no = 0
@@ -94,7 +96,7 @@ class OfflineEvaluationRunner:
 
         learner = self._learner
         with self.metrics.log_time(OFFLINE_SAMPLING_TIMER):
-            if self.config.trains_on_segments or self.config.is_stateful:
+            if self._gets_segments:
                 data = TrainingData(rollouts=self._data.sample_rollouts(rows))
             else:
                 data = TrainingData(batch=self._data.sample(rows))

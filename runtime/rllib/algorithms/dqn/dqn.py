@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from typing import Any, Self
 
@@ -284,6 +285,10 @@ class DQN(Algorithm):
         self._needs_episodes = self.config.learner_connector is not None or not isinstance(
             self.local_replay_buffer, EpisodeReplayBuffer
         )
+        runner = self.env_runner if self.config.num_env_runners == 0 else None
+        self._keeps_metrics = (
+            runner is not None and "reduce_metrics" in inspect.signature(runner.collect).parameters
+        )
         self._shared_modules: list[Any] = []  # pairs of modules, of the local runner and the local learner
 
     def training_step(self) -> None:
@@ -301,13 +306,14 @@ class DQN(Algorithm):
         while env_steps - first < enough:
             before = env_steps
             for _ in range(samples):
-                collected = self.env_runner_group.collect(timeout_s=config.sample_timeout_s)
+                collected = self._collect()
                 stopwatch.lap(ENV_RUNNER_SAMPLING_TIMER)
                 for each in collected:
                     env_steps += each.env_steps
                     agent_steps += each.agent_steps
                     self._store(each)
-                    reports.append(each.metrics)
+                    if each.metrics:
+                        reports.append(each.metrics)
                 stopwatch.lap(REPLAY_BUFFER_ADD_DATA_TIMER)
             if env_steps == before:
                 break  # no runner answered in time
@@ -318,6 +324,8 @@ class DQN(Algorithm):
                     results += self._learn(timesteps, stopwatch)
                 self._update_runners()
                 stopwatch.lap(SYNCH_WORKER_WEIGHTS_TIMER)
+        if self._keeps_metrics:
+            reports.append(self.env_runner.get_metrics())
         metrics.aggregate(reports, key=ENV_RUNNER_RESULTS)
         learner = self._local_learner()
         if learner is not None:
@@ -328,6 +336,12 @@ class DQN(Algorithm):
             metrics.aggregate([self.local_replay_buffer.get_metrics()], key=REPLAY_BUFFER_RESULTS)
         for name, seconds in stopwatch.means().items():
             metrics.log_value((TIMERS, name), seconds)
+
+    def _collect(self) -> list[Any]:
+        if self._keeps_metrics:
+            return [self.env_runner.collect(reduce_metrics=False)]
+        collected: list[Any] = self.env_runner_group.collect(timeout_s=self.config.sample_timeout_s)
+        return collected
 
     def _store(self, collected: Any) -> None:
         if self._needs_episodes:
@@ -361,7 +375,7 @@ class DQN(Algorithm):
         stopwatch.lap(REPLAY_BUFFER_SAMPLE_TIMER)
         learner = self._local_learner()
         if learner is not None:
-            learner.update(batch=batch, timesteps=timesteps, _no_metrics_reduce=True)
+            learner.update_once(batch, timesteps)
             results, errors = [], learner.td_errors
         else:
             results = self.learner_group.update(batch=batch, timesteps=timesteps)

@@ -27,6 +27,7 @@ from runtime.rllib.algorithms.dqn.default_dqn_rl_module import (
     QF_TARGET_NEXT_PROBS as QF_TARGET_NEXT_PROBS,
 )
 from runtime.rllib.core.learner.learner import Learner
+from runtime.rllib.core.learner.steps import log_steps_trained
 from runtime.rllib.core.rl_module.apis import QNetAPI, TargetNetworkAPI
 from runtime.rllib.utils.metrics import (
     LAST_TARGET_UPDATE_TS,
@@ -55,6 +56,10 @@ class DQNLearner(Learner):
         self.last_update_ts_by_mid: dict[ModuleID, int] = {}
         self._target_pairs: dict[ModuleID, tuple[list[Any], list[Any]]] = {}
         self._latest: dict[ModuleID, dict[str, Any]] = {}  # tensors of the last loss, to report from
+        self._losses: dict[
+            ModuleID, Any
+        ] = {}  # of the last `update_once`, and the steps of all: not logged yet
+        self._steps: dict[ModuleID, list[int]] = {}
         super().build()
 
     def _make_module(self) -> Any:
@@ -84,8 +89,29 @@ class DQNLearner(Learner):
         super().update(*args, _no_metrics_reduce=True, **kwargs)
         return None if _no_metrics_reduce else self.reduce_metrics()
 
+    def update_once(self, batch: Any, timesteps: dict[str, Any]) -> None:
+        """One gradient step on a replayed batch: `update` without what only other forms of data need.
+
+        Args:
+            batch: module id -> column -> array [B, ...].
+            timesteps: as for `update`.
+        """
+        self.before_gradient_based_update(timesteps=timesteps)
+        self._weights_seq_no += 1
+        tensors = self._only_updated(batch)
+        if tensors:
+            self._losses = self._update(tensors)[1]
+            for module_id, columns in tensors.items():
+                self._steps.setdefault(module_id, []).append(self._steps_in(columns))
+        self.after_gradient_based_update(timesteps=timesteps)
+
     def reduce_metrics(self) -> Any:
         """The reduced metrics since the last call: module id -> name -> value. What a loss reports is of the last one."""
+        for module_id, loss in self._losses.items():
+            self.metrics.log_value((module_id, self.TOTAL_LOSS_KEY), loss.detach(), window=1)
+        if self._steps:
+            log_steps_trained(self.metrics, self._steps, self._weights_seq_no, is_stream=False)
+        self._losses, self._steps = {}, {}
         for module_id, tensors in self._latest.items():
             report = self._report(module_id, self.config.get_config_for_module(module_id), tensors)
             self.metrics.log_dict(report, key=module_id, window=1)

@@ -16,7 +16,13 @@ from runtime.rllib.algorithms.marwil.marwil_learner import (
 )
 from runtime.rllib.core.columns import Columns
 from runtime.rllib.core.learner.learner import POLICY_LOSS_KEY, VF_LOSS_KEY
-from runtime.rllib.core.learner.torch.batches import Sequences, as_tensor, row_values, sequence_values, take
+from runtime.rllib.core.learner.torch.batches import (
+    as_tensor,
+    row_values,
+    take,
+    through_sequences,
+    with_final_rows,
+)
 from runtime.rllib.core.learner.torch.losses import explained_variance, mean
 from runtime.rllib.core.learner.torch.torch_learner import TorchLearner
 from runtime.rllib.core.learner.training_data import row_count
@@ -50,12 +56,7 @@ class MARWILTorchLearner(TorchLearner):
         if config.beta == 0.0:
             batch = super().batch_from_rollout(module_id, rollout)
         elif module.is_stateful():
-            if rollout.state_in is None:
-                rollout.state_in = _initial_states(module, len(rollout.segments))
-            sequences = Sequences(rollout, int(module.model_config["max_seq_len"]))
-            values, final_values, state_in = sequence_values(module, rollout, sequences, self._device)
-            targets = _value_targets(config, rollout, values, final_values)
-            batch = self.sequence_batch(rollout, sequences, state_in, **{Columns.VALUE_TARGETS: targets})
+            batch = self._sequences_from_rollout(module, config, rollout)
         else:
             values = row_values(module, rollout.columns[Columns.OBS], rollout.rows, self._device)
             final_values = row_values(module, rollout.final_obs, len(rollout.segments), self._device)
@@ -65,6 +66,17 @@ class MARWILTorchLearner(TorchLearner):
         # Rows of one episode resemble each other: minibatches get rows of all of them.
         order = as_tensor(self._rng.permutation(row_count(batch)), self._device)
         return {name: take(column, order) for name, column in batch.items()}
+
+    def _sequences_from_rollout(self, module: Any, config: Config, rollout: Rollout) -> dict[str, Any]:
+        """Sequences with "value_targets". The final observation of a segment is a masked row of its last sequence."""
+        if rollout.state_in is None:
+            rollout.state_in = _initial_states(module, len(rollout.segments))
+        longer, is_own = with_final_rows(rollout)
+        sequences = self.sequences_of(module, longer)
+        values, state_in = through_sequences(module, longer, sequences, self._device, has_values=True)
+        targets = np.zeros(len(values), np.float32)
+        targets[is_own] = _value_targets(config, rollout, values[is_own], values[~is_own])
+        return self.sequence_batch(longer, is_own, sequences, state_in, **{Columns.VALUE_TARGETS: targets})
 
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: Config, batch: dict[str, Any], fwd_out: dict[str, Any]
@@ -92,7 +104,7 @@ class MARWILTorchLearner(TorchLearner):
             self._mean_square(module_id, config), mean_square, config.moving_average_sqd_adv_norm_update_rate
         )
         self.moving_avg_sqd_adv_norms_per_module[module_id] = moved
-        policy_loss = -mean(advantage_weights(advantages, config.beta, moved) * logp, mask)
+        policy_loss = -mean(advantage_weights(advantages, config.beta, moved, mean_square) * logp, mask)
         vf_loss = 0.5 * mean_square
         if self.logs_losses:
             self.metrics.log_dict(
