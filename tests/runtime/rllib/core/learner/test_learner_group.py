@@ -91,7 +91,9 @@ def test_a_checkpoint_of_one_restores_all(pair: LearnerGroup, tmp_path: pathlib.
     assert (tmp_path / "learner" / "rl_module" / "a").is_dir()
     pair.update(rollouts={"a": rows(5), "b": rows(6)}, **TRAINING)
     assert not equal(of_all(pair)[0], before)
-    pair.foreach_learner(lambda made: setattr(made, "_weights_seq_no", 0))  # older weights are ignored otherwise
+    pair.foreach_learner(
+        lambda made: setattr(made, "_weights_seq_no", 0)
+    )  # older weights are ignored otherwise
     pair.restore_from_path(tmp_path)
     assert all(equal(state, before) for state in of_all(pair))
 
@@ -140,7 +142,9 @@ def test_a_local_group_is_one_learner_in_this_process(session: None, tmp_path: p
     with pytest.raises(ValueError, match="num_learners"):
         group.update(rollouts={"default_policy": rows()}, async_update=True)
     [result] = group.update(rollouts={"default_policy": rows()}, return_state=True)
-    assert equal(result["_rl_module_state_after_update"]["default_policy"], group.get_weights()["default_policy"])
+    assert equal(
+        result["_rl_module_state_after_update"]["default_policy"], group.get_weights()["default_policy"]
+    )
     group.save_to_path(tmp_path)
     again = LearnerGroup.from_checkpoint(tmp_path)
     assert equal(again.get_weights()["default_policy"], group.get_weights()["default_policy"])
@@ -148,7 +152,6 @@ def test_a_local_group_is_one_learner_in_this_process(session: None, tmp_path: p
 
 def test_two_learners_learn_what_one_learns_from_all_rows(session: None) -> None:
     """With one minibatch of all rows, the mean of two equal shards' gradients is the gradient of the whole."""
-
 
     data = rows(3)
     half = data.rows // 2
