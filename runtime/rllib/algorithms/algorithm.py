@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Collection
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import runtime
 from runtime.rllib._core.types import DEFAULT_MODULE_ID, ModuleID
@@ -23,6 +23,7 @@ from runtime.rllib.utils.metrics import (
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
     NUM_ENV_STEPS_TRAINED_LIFETIME,
     NUM_TRAINING_STEP_CALLS_PER_ITERATION,
+    SYNCH_ENV_CONNECTOR_STATES_TIMER,
     TIMERS,
     TRAINING_ITERATION_TIMER,
     TRAINING_STEP_TIMER,
@@ -40,8 +41,8 @@ COMPONENT_METRICS_LOGGER = "metrics_logger"
 class Algorithm(Checkpointable, Trainable):
     """An algorithm with its environment runners and learners.
 
-    A subclass defines `get_default_config` and `training_step`. The latter samples with `env_runner_group`, updates with
-    `learner_group`, and puts what both report into `metrics` with `aggregate`. It returns nothing.
+    A subclass defines `get_default_config` and `training_step`. The latter samples with `env_runner_group`, updates
+    with `learner_group`, and puts what both report into `metrics` with `aggregate`. It returns nothing.
 
     Args:
         config: an AlgorithmConfig, or a dict of changes to the default one.
@@ -58,6 +59,8 @@ class Algorithm(Checkpointable, Trainable):
 
     STATE_FILE_NAME = "algorithm_state"
     METADATA_FILE_NAME = "rllib_checkpoint.json"
+
+    preloaded_modules: ClassVar[tuple[str, ...]] = ("torch", "gymnasium")
 
     config: Any
     metrics: MetricsLogger
@@ -116,6 +119,12 @@ class Algorithm(Checkpointable, Trainable):
             raise
         self._evaluation = Evaluation(self)
         self._callbacks.call("on_algorithm_init", algorithm=self, metrics_logger=self.metrics)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Begins again with other settings, in this process. See `Trainable.reset_config`."""
+        self._stop_parts()
+        self.setup(new_config)
+        return True
 
     def _set_up_parts(self) -> None:
         from runtime.rllib.env.env_runner_group import EnvRunnerGroup
@@ -180,10 +189,16 @@ class Algorithm(Checkpointable, Trainable):
     def step(self) -> dict[str, Any]:
         """What `train()` does, without what an experiment adds to results."""
         if self._is_stopped:
-            raise RuntimeError("The algorithm was stopped. Build a new one, or restore it with from_checkpoint().")
+            raise RuntimeError(
+                "The algorithm was stopped. Build a new one, or restore it with from_checkpoint()."
+            )
         interval = self.config.evaluation_interval
-        due = bool(interval) and (self._iteration + 1) % interval == 0 and self.eval_env_runner_group is not None
-        results: dict[str, Any]
+        due = (
+            bool(interval)
+            and (self._iteration + 1) % interval == 0
+            and self.eval_env_runner_group is not None
+        )
+        evaluated: dict[str, Any] | None
         if due and self.config.evaluation_parallel_to_training:
             with self._evaluation.beside_training() as evaluation:
                 self._train_iteration()
@@ -214,7 +229,16 @@ class Algorithm(Checkpointable, Trainable):
                 ):
                     break
         metrics.log_value(NUM_TRAINING_STEP_CALLS_PER_ITERATION, calls, reduce="sum")
+        self._share_runner_states()
         self._tell_of_new_runners(self.env_runner_group, is_evaluation=False)
+
+    def _share_runner_states(self) -> None:
+        """Runners learn how much all of them have sampled, and what the others' connectors have learned."""
+        config, group = self.config, self.env_runner_group
+        has_connectors = config.env_to_module_connector or config.module_to_env_connector
+        if group is not None and (has_connectors or config.num_env_runners):
+            with self.metrics.log_time((TIMERS, SYNCH_ENV_CONNECTOR_STATES_TIMER)):
+                group.sync_env_runner_states(config=config, env_steps_sampled=self._sampled())
 
     def _sampled(self) -> int:
         return int(self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0))
@@ -229,7 +253,9 @@ class Algorithm(Checkpointable, Trainable):
         indices = group.probe_unhealthy_env_runners()
         if indices:
             self.metrics.log_value(
-                (FAULT_TOLERANCE_STATS, "num_env_runners_recreated_lifetime"), len(indices), reduce="lifetime_sum"
+                (FAULT_TOLERANCE_STATS, "num_env_runners_recreated_lifetime"),
+                len(indices),
+                reduce="lifetime_sum",
             )
             self._callbacks.call(
                 "on_env_runners_recreated",
@@ -241,9 +267,7 @@ class Algorithm(Checkpointable, Trainable):
 
     def log_result(self, result: dict[str, Any]) -> None:
         """Called with every result, before it is returned."""
-        self._callbacks.call(
-            "on_train_result", algorithm=self, metrics_logger=self.metrics, result=result
-        )
+        self._callbacks.call("on_train_result", algorithm=self, metrics_logger=self.metrics, result=result)
 
     def evaluate(self, parallel_train_future: Any = None) -> dict[str, Any]:
         """Evaluates now.
@@ -408,7 +432,7 @@ class Algorithm(Checkpointable, Trainable):
         self._sync_weights()
         for group in (self.env_runner_group, self.eval_env_runner_group):
             if group is not None:
-                group.sync_env_runner_states(config=group.config)
+                group.sync_env_runner_states(config=group.config, env_steps_sampled=self._sampled())
         self._callbacks.call("on_checkpoint_loaded", algorithm=self)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

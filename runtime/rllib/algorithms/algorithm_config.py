@@ -41,6 +41,8 @@ _ATTRIBUTES = {
     "train_batch_size_per_learner": "_train_batch_size_per_learner",
 }
 _OWN = ("algo_class", "_is_frozen", "_config_by_module")
+_EVALUATION_SEEDS = 1_000_000
+"""Added to the seed of evaluation's runners, which shall not play the episodes of training again."""
 _CLOSE = 0.8
 """Names that are at least so similar to one of a setting are taken for a slip."""
 
@@ -120,7 +122,11 @@ class AlgorithmConfig(
                 self.multi_agent(**value)
             elif name in REPLACED and name not in known:
                 raise ValueError(f"The setting {name!r} belongs to the old API stack. Use {REPLACED[name]}.")
-            elif name in ("env_config", "learner_config_dict") and isinstance(value, dict) and "grid_search" not in value:
+            elif (
+                name in ("env_config", "learner_config_dict")
+                and isinstance(value, dict)
+                and "grid_search" not in value
+            ):
                 setattr(self, name, {**getattr(self, name), **value})
             elif name == "policies":
                 self.policies = policy_specs(value)
@@ -218,7 +224,10 @@ class AlgorithmConfig(
 
     def get(self, key: str, default: Any = None) -> Any:
         """The setting of this name, or `default`."""
-        return self[key] if key in self else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def pop(self, key: str, default: Any = None) -> Any:
         """As `get`: no setting is removed."""
@@ -348,9 +357,15 @@ class AlgorithmConfig(
         Raises:
             ValueError: it is not; says which sizes fit.
         """
-        if self.rollout_fragment_length == "auto" or self.in_evaluation or self.batch_mode == "complete_episodes":
+        if (
+            self.rollout_fragment_length == "auto"
+            or self.in_evaluation
+            or self.batch_mode == "complete_episodes"
+        ):
             return
-        sample = max(self.num_env_runners, 1) * self.num_envs_per_env_runner * int(self.rollout_fragment_length)
+        sample = (
+            max(self.num_env_runners, 1) * self.num_envs_per_env_runner * int(self.rollout_fragment_length)
+        )
         size = self.total_train_batch_size
         rest = size % sample
         if size < sample or min(rest, sample - rest) > 0.1 * size:
@@ -380,14 +395,16 @@ class AlgorithmConfig(
                 return self
             made = self.copy(copy_frozen=False).update_from_dict(changes)
             made.algorithm_config_overrides_per_module = {}
-            made.policies[module_id] = dataclasses.replace(spec, config=None) if spec else policy_specs([module_id])[module_id]
+            made.policies[module_id] = (
+                dataclasses.replace(spec, config=None) if spec else policy_specs([module_id])[module_id]
+            )
             if self._is_frozen:
                 made.freeze()
             else:
                 return made  # more may be set: it is made again
             self._config_by_module[module_id] = made
         found: Any = self._config_by_module[module_id]
-        return found  # type: ignore[no-any-return]
+        return found
 
     def get_evaluation_config_object(self) -> Self | None:
         """The settings of evaluation's runners, frozen; None: there is no evaluation."""
@@ -405,6 +422,10 @@ class AlgorithmConfig(
         made.sample_timeout_s = self.evaluation_sample_timeout_s
         made.input_ = "sampler"
         made.output = None
+        if made.seed is not None:
+            made.seed += _EVALUATION_SEEDS
+        if made.evaluation_duration_unit == "episodes" and made.evaluation_duration != "auto":
+            made.metrics_num_episodes_for_smoothing = made.evaluation_duration
         if self.evaluation_duration_unit == "episodes":
             made.batch_mode = "complete_episodes"
         made.update_from_dict(_overrides(self.evaluation_config))
@@ -492,7 +513,10 @@ class AlgorithmConfig(
             specs.pop(module_id, None)
             self.algorithm_config_overrides_per_module.pop(module_id, None)
         else:
-            space = {"observation_space": module_spec.observation_space, "action_space": module_spec.action_space}
+            space = {
+                "observation_space": module_spec.observation_space,
+                "action_space": module_spec.action_space,
+            }
             policies[module_id] = PolicySpec(**space)
             specs[module_id] = module_spec
             if overrides is not None:
@@ -517,10 +541,11 @@ class AlgorithmConfig(
                 f"{type(self).__name__} belongs to no algorithm. Build one of a subclass such as PPOConfig, or pass "
                 "algo_class."
             )
+        algo_class: Any = self.algo_class
         config = self.copy(copy_frozen=False) if use_copy else self
         if env is not None:
             config.env = env
-        return config.algo_class(config=config)
+        return algo_class(config=config)
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
         """The same as `build_algo`, which newer programs call."""
@@ -613,4 +638,3 @@ def as_config(given: Any, default: AlgorithmConfig) -> AlgorithmConfig:
     if isinstance(given, AlgorithmConfig):
         return given
     return default.update_from_dict(dict(given or {}))
-

@@ -144,7 +144,7 @@ class ConnectorV2(Checkpointable):
         raise NotImplementedError(f"{type(self).__name__} has no on_vector_actions()")
 
     def on_rollout(self, rollout: Rollout) -> Rollout:
-        """In a learner pipeline: the rollout with other or more columns."""
+        """In a learner pipeline: a rollout with other or more columns. The given one must stay as it is."""
         raise NotImplementedError(f"{type(self).__name__} has no on_rollout()")
 
     # ------------------------------------------------------------ state
@@ -332,6 +332,13 @@ def episode_key(episode: Any) -> tuple[Any, ...]:
     if episode.agent_id is None:
         return (episode.id_,)
     return (episode.multi_agent_episode_id, episode.agent_id, episode.module_id)
+
+
+def make_unique(episode: Any, place: int) -> None:
+    """Tells a single-agent episode from other chunks of the same episode in a batch, by its place there."""
+    episode.id_ += f"_{place}"
+    if episode.agent_id is not None:
+        episode.multi_agent_episode_id = f"{episode.multi_agent_episode_id}_{place}"
 
 
 def has_columns_form(piece: ConnectorV2, name: str) -> bool:

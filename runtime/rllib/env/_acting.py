@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import torch
 
 from runtime.rllib._core import trees
 from runtime.rllib._core.trees import Tree
@@ -15,6 +14,7 @@ from runtime.rllib.utils.spaces.space_utils import (
     clip_action,
     flatten_space,
     get_base_struct_from_space,
+    normalize_action,
     unsquash_action,
 )
 
@@ -32,6 +32,11 @@ class Acting:
             rng: draws discrete actions.
             device: of the module.
         """
+        import torch  # here, so that a program with remote runners can start them before it imports torch
+        from runtime.rllib.core.distribution.torch.torch_distribution import TorchCategorical
+
+        self._from_numpy, self._inference_mode = torch.from_numpy, torch.inference_mode
+        self._categorical = TorchCategorical
         self._module, self._rng = module, rng
         self._device = None if str(device) == "cpu" else device
         self._num_envs = num_envs
@@ -72,7 +77,7 @@ class Acting:
         if stateful:
             batch[Columns.OBS] = trees.tree_map(_with_time, batch[Columns.OBS])
             batch[Columns.STATE_IN] = trees.tree_map(self._tensor, self.state)
-        with torch.inference_mode():
+        with self._inference_mode():
             outputs = self._forward(batch, explore, timestep)
             if stateful:
                 self.state = trees.tree_map(_own_array, outputs[Columns.STATE_OUT])
@@ -101,8 +106,6 @@ class Acting:
 
     def _draw(self, outputs: dict[str, Any], columns: dict[str, Any], explore: bool) -> None:
         """Adds actions of the module's distribution, and their log-probabilities."""
-        from runtime.rllib.core.distribution.torch.torch_distribution import TorchCategorical
-
         module = self._module
         cls = module.get_exploration_action_dist_cls() if explore else module.get_inference_action_dist_cls()
         try:
@@ -112,7 +115,7 @@ class Acting:
                 f"{type(module).__name__} gave neither {Columns.ACTIONS!r} nor {Columns.ACTION_DIST_INPUTS!r}, "
                 f"but {sorted(outputs)}"
             ) from None
-        if cls is TorchCategorical:
+        if cls is self._categorical:
             logits = columns[Columns.ACTION_DIST_INPUTS]
             if explore:
                 actions, logp = draw_categorical(logits, self._rng, self._lanes)
@@ -130,7 +133,7 @@ class Acting:
         columns.setdefault(Columns.ACTION_LOGP, _array(logp))
 
     def _tensor(self, leaf: np.ndarray) -> Any:
-        tensor = torch.from_numpy(leaf)
+        tensor = self._from_numpy(leaf)
         return tensor if self._device is None else tensor.to(self._device)
 
 
@@ -155,7 +158,10 @@ def draw_categorical(
 
 
 def action_converter(space: Any, *, unsquash: bool, clip: bool) -> Callable[[Tree], Tree] | None:
-    """The function that brings a module's actions [N, ...] into the bounds of the space; None if all are within.
+    """The function that makes actions for the environment of a module's actions [N, ...]; None if they are the same.
+
+    Discrete actions of modules count from 0.
+
 
     Args:
         space: of one action.
@@ -163,10 +169,21 @@ def action_converter(space: Any, *, unsquash: bool, clip: bool) -> Callable[[Tre
         clip: whether they are only clipped, if not scaled.
     """
     boxes = [leaf for leaf in flatten_space(space) if hasattr(leaf, "low") and leaf.dtype.kind == "f"]
+    shift = start_adder(space)
     if not boxes or not (unsquash or clip):
-        return None
-    convert = unsquash_action if unsquash else clip_action
-    return lambda actions: convert(actions, space)
+        return None if shift is None else lambda actions: shift(actions, 1)
+    bounded = unsquash_action if unsquash else clip_action
+    if shift is None:
+        return lambda actions: bounded(actions, space)
+    return lambda actions: bounded(shift(actions, 1), space)
+
+
+def module_actions(space: Any, actions: Tree, *, unsquash: bool) -> Tree:
+    """What a module would have given for actions [N, ...] of an environment; the inverse of `action_converter`."""
+    shift = start_adder(space)
+    if shift is not None:
+        actions = shift(actions, -1)
+    return normalize_action(actions, space) if unsquash else actions
 
 
 def start_adder(space: Any) -> Callable[[Tree, int], Tree] | None:
@@ -183,9 +200,11 @@ def start_adder(space: Any) -> Callable[[Tree, int], Tree] | None:
 
 
 def _array(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.cpu().numpy() if value.is_cuda else value.detach().numpy()
-    return np.asarray(value)
+    """A tensor or a number as an array."""
+    if isinstance(value, np.ndarray):
+        return value
+    detach = getattr(value, "detach", None)
+    return np.asarray(value) if detach is None else detach().cpu().numpy()
 
 
 def _own_array(value: Any) -> Any:

@@ -12,7 +12,8 @@ from .._core.agents import batch_of
 from .._core.trees import Tree
 from .._core.types import AgentID, Config, ModuleID
 from ..core.columns import Columns
-from ._acting import Acting, action_converter, module_actions
+from ..utils.spaces.space_utils import normalize_action
+from ._acting import Acting, action_converter, start_adder
 
 
 class ModuleActing(Acting):
@@ -28,11 +29,10 @@ class ModuleActing(Acting):
         """
         super().__init__(module, 1, rng)
         self.module = module
-        self._unsquash = config.normalize_actions
         self._for_env = action_converter(
             action_space, unsquash=config.normalize_actions, clip=config.clip_actions
         )
-        self._space = action_space
+        self._shift = start_adder(action_space)
 
     def act_for(
         self, observations: Tree, states: list[Any], explore: bool, timestep: int
@@ -54,7 +54,7 @@ class ModuleActing(Acting):
             actions = columns[Columns.ACTIONS]
             if self._for_env is not None:
                 actions = self._for_env(actions)
-        return columns, actions
+        return columns, actions if self._shift is None else self._shift(actions, 1)
 
 
 class Actors:
@@ -75,6 +75,7 @@ class Actors:
         """
         self._modules, self._rng, self._config, self._action_space = modules, rng, config, action_space
         self._acting: dict[ModuleID, ModuleActing] = {}
+        self._shifts: dict[AgentID, Callable[[Tree, int], Tree] | None] = {}
 
     def of(self, module_id: ModuleID, agent_id: AgentID) -> ModuleActing | None:
         """The acting module; None if there are no modules.
@@ -115,12 +116,23 @@ class Actors:
         if random_actions:
             spaces = [self._action_space(agent_id) for agent_id in agent_ids]
             actions = batch_of([space.sample() for space in spaces])
-            unsquash = self._config.normalize_actions
-            return {Columns.ACTIONS: module_actions(spaces[0], actions, unsquash=unsquash)}, actions
+            shift = start_adder(spaces[0])
+            given = actions if shift is None else shift(actions, -1)
+            if self._config.normalize_actions:
+                given = normalize_action(given, spaces[0])
+            return {Columns.ACTIONS: given}, actions
         acting = self.of(module_id, agent_ids[0])
         if acting is None:
             raise ValueError("The environment runner has no module: it can only act randomly")
         return acting.act_for(observations, states, explore, timestep)
+
+    def from_first(self, agent_id: AgentID, action: Any) -> Any:
+        """An action for the environment, where discrete actions begin with the first number of their space; a module's
+        begin with 0."""
+        if agent_id not in self._shifts:
+            self._shifts[agent_id] = start_adder(self._action_space(agent_id))
+        shift = self._shifts[agent_id]
+        return action if shift is None else shift(action, 1)
 
 
 def rows_of(tree: Tree, count: int) -> Iterator[Any]:

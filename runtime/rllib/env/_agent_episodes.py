@@ -1,77 +1,266 @@
-"""Sampling with a `MultiAgentEpisode` per environment, for callbacks and users that want episodes."""
+"""Sampling with a `MultiAgentEpisode` per environment, for connectors, callbacks and users that want episodes."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import time
 from typing import Any
 
+from .._core import trees
 from .._core.agents import batch_of
 from .._core.types import AgentID, ModuleID
 from ..core.columns import Columns
+from ..utils import metrics as names
 from ._agent_acting import rows_of
 from ._agent_metrics import FinishedEpisode
 from .multi_agent_episode import MultiAgentEpisode, completed
 
-# (module id, agents, observations [agents, ...], recurrent states) -> (columns, actions for the environments)
-Act = Callable[[ModuleID, list[AgentID], Any, list[Any]], tuple[dict[str, Any], Any]]
+EVENTS = ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")
 
 
 @dataclasses.dataclass(slots=True)
 class Stepped:
-    """The actions of one agent: the module's, the environment's and the module's other outputs."""
+    """What an agent does: the module's action, the environment's, and the module's other outputs."""
 
     action: Any
     for_env: Any
     outputs: dict[str, Any]
 
 
-def act(
-    episodes: list[MultiAgentEpisode],
-    initial_state: Callable[[ModuleID, AgentID], Any],
-    compute: Act,
-) -> list[dict[AgentID, Stepped]]:
-    """Actions of all agents that are to act, per episode; one inference per module."""
-    groups: dict[ModuleID, list[tuple[int, AgentID]]] = {}
-    for slot, episode in enumerate(episodes):
-        for agent_id in sorted(episode.get_agents_to_act(), key=str):  # sets have no fixed order
-            groups.setdefault(episode.module_for(agent_id), []).append((slot, agent_id))
-    result: list[dict[AgentID, Stepped]] = [{} for _ in episodes]
-    for module_id, agents in groups.items():
-        parts = [episodes[slot].agent_episodes[agent_id] for slot, agent_id in agents]
-        observations = batch_of([part.get_observations(-1) for part in parts])
-        states = []
-        for (_, agent_id), part in zip(agents, parts, strict=True):
-            given = part.extra_model_outputs.get(Columns.STATE_OUT)
-            states.append(given.get(-1) if given is not None and given.len_incl_lookback() else None)
-            if states[-1] is None:
-                states[-1] = initial_state(module_id, agent_id)
-        columns, actions = compute(module_id, [agent_id for _, agent_id in agents], observations, states)
-        count = len(agents)
-        mine = rows_of(columns.pop(Columns.ACTIONS), count)
-        outputs: list[dict[str, Any]] = [{} for _ in agents]
-        for name, column in columns.items():
-            for output, value in zip(outputs, rows_of(column, count), strict=True):
-                output[name] = value
-        for (slot, agent_id), action, for_env, output in zip(
-            agents, mine, rows_of(actions, count), outputs, strict=True
+class AgentEpisodeLoop:
+    """The episodes of the environments of a runner, and the connectors between them and the modules if there are own
+    ones. Each observation passes the env-to-module pipeline exactly once, the last ones of an episode included.
+    """
+
+    def __init__(self, runner: Any) -> None:
+        """
+        Args:
+            runner: a `MultiAgentEnvRunner`; its environments, modules, pipelines, callbacks and metrics are used.
+        """
+        self._runner = runner
+        self._episodes: list[MultiAgentEpisode] = []
+        self._chunks: dict[str, list[MultiAgentEpisode]] = {}  # earlier parts of the episodes that run
+        self._batch: dict[str, Any] = {}  # for the next step of the modules
+        self._shared_data: dict[str, Any] = {}
+        self._explore = True
+
+    def forget(self) -> None:
+        """The episodes that run are lost; the next call resets the environments."""
+        self._episodes, self._chunks = [], {}
+
+    def run(
+        self,
+        steps: int | None,
+        episodes: int | None,
+        explore: bool,
+        random_actions: bool,
+        deadline: float | None,
+    ) -> tuple[list[MultiAgentEpisode], int]:
+        """Steps until there is enough.
+
+        Args:
+            steps: at least so many; or
+            episodes: exactly so many complete ones, begun now.
+            deadline: when to stop anyway.
+
+        Returns:
+            Episodes that ended, then the chunks of those that go on; and the number of steps of environments.
+        """
+        runner = self._runner
+        self._explore = explore
+        if episodes is not None or not self._episodes:
+            self._chunks = {}
+            self._episodes = [self._started(slot) for slot in range(runner.num_envs)]
+            self._to_module(self._episodes)
+            for slot in range(runner.num_envs):
+                self._call("on_episode_start", slot)
+        by_agents = runner.config.count_steps_by == "agent_steps"
+        env_steps = acted = 0
+        done: list[MultiAgentEpisode] = []
+        while (
+            (acted if by_agents else env_steps) < steps if steps is not None else len(done) < (episodes or 0)
         ):
-            result[slot][agent_id] = Stepped(action, for_env, output)
-    return result
+            timestep = runner.num_env_steps_sampled_lifetime + env_steps * (
+                runner.config.num_env_runners or 1
+            )
+            actions = self._act(random_actions, timestep)
+            ended: list[int] = []
+            begun: list[int] = []
+            for slot, stepped in enumerate(actions):
+                if not self._step(slot, stepped):
+                    begun.append(slot)
+                    continue
+                env_steps += 1
+                acted += len(stepped)
+                self._call("on_episode_step", slot)
+                if self._episodes[slot].is_done:
+                    ended.append(slot)
+                    if episodes is not None and len(done) + len(ended) == episodes:
+                        break
+            if ended:  # their last observations pass the connectors here, those of the resets below
+                self._to_module([self._episodes[slot] for slot in ended])
+            for slot in ended:
+                done.append(self._finish(slot))
+            self._to_module(self._episodes)
+            for slot in (*begun, *ended):
+                self._call("on_episode_start", slot)
+            if deadline is not None and time.perf_counter() >= deadline:
+                break
+        if episodes is not None:
+            self.forget()
+        result = [*done, *self._cut()]
+        if runner.config.episodes_to_numpy:
+            for episode in result:
+                episode.to_numpy()
+        return result, env_steps
 
+    def _started(self, slot: int) -> MultiAgentEpisode:
+        observations, infos = self._runner.reset_env(slot)
+        episode: MultiAgentEpisode = self._runner.new_episode()
+        self._call("on_episode_created", slot, episode)
+        episode.add_env_reset(observations=observations, infos=infos)
+        return episode
 
-def add_step(episode: MultiAgentEpisode, stepped: Mapping[AgentID, Stepped], result: tuple[Any, ...]) -> None:
-    """Adds what `env.step` gave for these actions."""
-    observations, rewards, terminateds, truncateds, infos = result
-    episode.add_env_step(
-        observations,
-        {agent_id: step.action for agent_id, step in stepped.items()},
-        rewards,
-        infos,
-        terminateds=terminateds,
-        truncateds=truncateds,
-        extra_model_outputs={agent_id: step.outputs for agent_id, step in stepped.items()},
-    )
+    def _step(self, slot: int, stepped: dict[AgentID, Stepped]) -> bool:
+        """One step of an environment. If it failed, the environment and its episode are made anew: False."""
+        actions = {agent_id: step.for_env for agent_id, step in stepped.items()}
+        try:
+            observations, rewards, terminateds, truncateds, infos = self._runner.env.envs[slot].step(actions)
+        except Exception as error:
+            self._runner.remake_env(slot, error)
+            self._episodes[slot] = self._started(slot)
+            return False
+        self._episodes[slot].add_env_step(
+            observations,
+            {agent_id: step.action for agent_id, step in stepped.items()},
+            rewards,
+            infos,
+            terminateds=terminateds,
+            truncateds=truncateds,
+            extra_model_outputs={agent_id: step.outputs for agent_id, step in stepped.items()},
+        )
+        return True
+
+    def _finish(self, slot: int) -> MultiAgentEpisode:
+        episode = self._episodes[slot]
+        before = self._chunks.pop(episode.id_, [])
+        self._call("on_episode_end", slot, prev_episode_chunks=before)
+        self._runner.counted.finished(finished([*before, episode]))
+        self._episodes[slot] = self._started(slot)
+        return episode
+
+    def _cut(self) -> list[MultiAgentEpisode]:
+        """The chunks so far of the episodes that go on; new chunks continue them."""
+        chunks = [episode for episode in self._episodes if len(episode)]
+        lookback = self._runner.config.episode_lookback_horizon
+        self._episodes = [episode.cut(lookback) if len(episode) else episode for episode in self._episodes]
+        for chunk in chunks:
+            self._chunks.setdefault(chunk.id_, []).append(chunk)
+        return chunks
+
+    # ------------------------------------------------------------ acting
+
+    def _act(self, random_actions: bool, timestep: int) -> list[dict[AgentID, Stepped]]:
+        """What all agents do that are to act, per episode."""
+        if self._runner.env_to_module is not None and not random_actions:
+            return self._act_through_connectors(timestep)
+        groups: dict[ModuleID, list[tuple[int, AgentID]]] = {}
+        for slot, episode in enumerate(self._episodes):
+            for agent_id in sorted(episode.get_agents_to_act(), key=str):  # sets have no fixed order
+                groups.setdefault(episode.module_for(agent_id), []).append((slot, agent_id))
+        result: list[dict[AgentID, Stepped]] = [{} for _ in self._episodes]
+        for module_id, agents in groups.items():
+            parts = [self._episodes[slot].agent_episodes[agent_id] for slot, agent_id in agents]
+            columns, actions = self._runner.actors.act(
+                module_id,
+                [agent_id for _, agent_id in agents],
+                batch_of([part.get_observations(-1) for part in parts]),
+                [self._state_of(part) for part in parts],
+                explore=self._explore,
+                random_actions=random_actions,
+                timestep=timestep,
+            )
+            count = len(agents)
+            mine, for_env = rows_of(columns.pop(Columns.ACTIONS), count), rows_of(actions, count)
+            for row, ((slot, agent_id), action, applied) in enumerate(
+                zip(agents, mine, for_env, strict=True)
+            ):
+                outputs = {name: trees.take(column, row) for name, column in columns.items()}
+                result[slot][agent_id] = Stepped(action, applied, outputs)
+        return result
+
+    def _state_of(self, part: Any) -> Any:
+        """A recurrent module's state after an agent's last step, or at its start."""
+        outs = part.extra_model_outputs.get(Columns.STATE_OUT)
+        if outs is not None and outs.len_incl_lookback():
+            return outs.get(-1)
+        acting = self._runner.actors.of(part.module_id, part.agent_id)
+        return None if acting is None else acting.initial_state
+
+    def _act_through_connectors(self, timestep: int) -> list[dict[AgentID, Stepped]]:
+        import torch
+
+        runner = self._runner
+        result: list[dict[AgentID, Stepped]] = [{} for _ in self._episodes]
+        batch, self._batch = self._batch, {}
+        if not batch:  # nobody is to act
+            return result
+        with torch.inference_mode():
+            with runner.metrics.log_time(names.RLMODULE_INFERENCE_TIMER):
+                if self._explore:
+                    outputs = runner.module.forward_exploration(batch, t=timestep)
+                else:
+                    outputs = runner.module.forward_inference(batch)
+            outputs = runner.module_to_env(
+                rl_module=runner.module,
+                batch=outputs,
+                episodes=self._episodes,
+                explore=self._explore,
+                shared_data=self._shared_data,
+                metrics=runner.metrics,
+                metrics_prefix_key=(names.MODULE_TO_ENV_CONNECTOR,),
+            )
+        actions = outputs.pop(Columns.ACTIONS)
+        for_env = outputs.pop(Columns.ACTIONS_FOR_ENV, actions)
+        for slot, by_agent in enumerate(actions):
+            for agent_id, action in by_agent.items():
+                applied = runner.actors.from_first(agent_id, for_env[slot][agent_id])
+                mine = {
+                    name: column[slot][agent_id]
+                    for name, column in outputs.items()
+                    if agent_id in column[slot]
+                }
+                result[slot][agent_id] = Stepped(action, applied, mine)
+        return result
+
+    def _to_module(self, episodes: list[MultiAgentEpisode]) -> None:
+        """Has observations pass the pipeline; what comes out is for the next step."""
+        runner = self._runner
+        if runner.env_to_module is None or runner.module is None:
+            return
+        self._batch = runner.env_to_module(
+            rl_module=runner.module,
+            batch={},
+            episodes=episodes,
+            explore=self._explore,
+            shared_data=self._shared_data,
+            metrics=runner.metrics,
+            metrics_prefix_key=(names.ENV_TO_MODULE_CONNECTOR,),
+        )
+
+    def _call(self, event: str, slot: int, episode: MultiAgentEpisode | None = None, **more: Any) -> None:
+        runner = self._runner
+        if runner.callbacks.uses(event):
+            runner.callbacks.call(
+                event,
+                episode=self._episodes[slot] if episode is None else episode,
+                env_runner=runner,
+                metrics_logger=runner.metrics,
+                env=runner.env,
+                env_index=slot,
+                rl_module=runner.module,
+                **more,
+            )
 
 
 def agent_steps(episodes: list[MultiAgentEpisode]) -> dict[ModuleID, dict[AgentID, int]]:

@@ -16,9 +16,15 @@ from runtime.rllib._core.types import Config
 
 logger = logging.getLogger(__name__)
 
-START = "start"  # the tag of an actor's first call, which tells that it is up
+START = "_start"  # the tag of an actor's first call, which tells that it is up
+COLLECT, SYNC, EACH = "_collect", "_sync", "_each"  # tags of a group's own calls
 # Imported once per node, before workers are forked: torch alone takes a second.
-MODULES = ("torch", "gymnasium", "runtime.rllib.env.single_agent_env_runner")
+MODULES = (
+    "torch",
+    "gymnasium",
+    "runtime.rllib.env.single_agent_env_runner",
+    "runtime.rllib.core.distribution.torch.torch_distribution",
+)
 
 
 class EnvRunnerFailedError(RayError):
@@ -140,7 +146,8 @@ class RunnerActors:
         if not ready and timeout_s != 0:
             ready, _ = ray.wait(refs, num_returns=1, timeout=timeout_s)
         for ref in ready:
-            self._hear(ref)
+            if ref in self._calls:  # else one before it told that the actor is gone
+                self._hear(ref)
         return bool(ready)
 
     def take(self, tags: Collection[str | None] | None = None) -> list[Ended]:
@@ -216,12 +223,11 @@ class RunnerActors:
 
     def _hear(self, ref: Any) -> None:
         call = self._calls.pop(ref)
-        value, error = None, None
+        value: Any = None
+        error: RayError | None = None
         try:
             value = ray.get(ref)
-        except RayTaskError as raised:
-            error = raised
-        except (RayActorError, RayError) as raised:
+        except RayError as raised:
             error = raised
         now = time.monotonic()
         if error is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from runtime.rllib._core.types import Config
+from runtime.rllib._core.types import DEFAULT_MODULE_ID, Config
+from runtime.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from runtime.rllib.env.env_context import EnvContext
 
 EnvCreator = Callable[[EnvContext], Any]
@@ -13,6 +14,8 @@ EnvCreator = Callable[[EnvContext], Any]
 # With fewer environments a loop over them is faster than arrays of them (CartPole: a step of 8 takes 45 us as arrays,
 # 95 us in a loop; one of 2 takes 40 us and 30 us).
 _FEWEST_FOR_ARRAYS = 4
+
+_CHEAP = ("gymnasium.envs.classic_control", "gymnasium.envs.toy_text")
 
 
 def env_creator(config: Config) -> EnvCreator | None:
@@ -43,6 +46,34 @@ def env_creator(config: Config) -> EnvCreator | None:
                 f"{env!r} is neither an environment of gymnasium ({error}) nor registered by `tune.register_env`"
             ) from error
         return None
+
+
+def known_spaces(config: Config, creator: EnvCreator | None) -> dict[str, tuple[Any, Any]] | None:
+    """What `EnvRunner.get_spaces` of a runner with default connectors gives, without one: if the configuration says the
+    spaces, or an environment is cheap to make. Gymnasium's classic ones are; a simulator may not even run on this
+    machine. Else None.
+    """
+    if config.observation_space is not None and config.action_space is not None:
+        single = (config.observation_space, config.action_space)
+    elif creator is None:
+        import gymnasium
+
+        entry = gymnasium.spec(config.env).entry_point
+        if not isinstance(entry, str) or not entry.startswith(_CHEAP):
+            return None
+        env = gymnasium.make(config.env, **config.env_config)
+        single = (env.observation_space, env.action_space)
+        env.close()
+    else:
+        return None
+    from gymnasium.vector.utils import batch_space
+
+    observation, action = (batch_space(space, config.num_envs_per_env_runner) for space in single)
+    return {
+        INPUT_ENV_SPACES: (observation, action),
+        INPUT_ENV_SINGLE_SPACES: single,
+        DEFAULT_MODULE_ID: single,
+    }
 
 
 def make_vector_env(config: Config, context: EnvContext, creator: EnvCreator | None) -> Any:

@@ -19,32 +19,24 @@ from ..core.columns import Columns
 from ..utils import metrics as names
 from . import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ._agent_acting import Actors, rows_of
-from ._agent_episodes import Stepped, act, add_step, agent_steps, finished
+from ._agent_episodes import EVENTS, AgentEpisodeLoop, agent_steps
 from ._agent_metrics import AgentMetrics, FinishedEpisode, steps_by_agent
+from ._connectors import has_own_pipelines
 from ._vector import env_creator
 from .env_context import EnvContext
 from .env_errors import StepFailedRecreateEnvError
 from .env_runner import Collected, EnvRunner
 from .multi_agent_episode import MultiAgentEpisode, completed
-from .single_agent_episode import to_rollout
+from .single_agent_env_runner import (
+    COMPONENT_ENV_TO_MODULE_CONNECTOR,
+    COMPONENT_MODULE_TO_ENV_CONNECTOR,
+    COMPONENT_RL_MODULE,
+    MOST_FAILURES_IN_A_ROW,
+)
+from .single_agent_episode import SingleAgentEpisode, to_rollout
 from .vector.sync_vector_multi_agent_env import SyncVectorMultiAgentEnv
 
 logger = logging.getLogger(__name__)
-
-COMPONENT_RL_MODULE = "rl_module"
-
-# So many failures of environments in a row, without a step between them, and the runner gives up.
-MOST_FAILURES_IN_A_ROW = 10
-
-
-# Callbacks that look at episodes while they grow: with one of them, every call keeps episodes.
-_STEP_EVENTS = (
-    "on_episode_created",
-    "on_episode_start",
-    "on_episode_step",
-    "on_episode_end",
-    "on_sample_end",
-)
 
 
 @dataclasses.dataclass(slots=True)
@@ -86,19 +78,25 @@ class MultiAgentEnvRunner(EnvRunner):
         self._rng = np.random.default_rng(self._seed)
         self._weights_seq = 0
         self.num_env_steps_sampled_lifetime = 0
-        self._callbacks = CallbackCaller(self.config)
-        self._counted = AgentMetrics(self.metrics, self.config)
+        self.callbacks = CallbackCaller(self.config)
+        self.counted = AgentMetrics(self.metrics, self.config)
         self._tables: dict[ModuleID, RowTable] = {}
         self._running: list[_Running] = []  # per environment; empty before the first reset
-        self._episodes: list[MultiAgentEpisode] = []  # the same for `sample`
-        self._chunks: dict[str, list[MultiAgentEpisode]] = {}  # delivered before, of episodes that go on
-        self._needs_episodes = any(map(self._callbacks.uses, _STEP_EVENTS))
-        self._is_seeded = False
+        self._episode_loop = AgentEpisodeLoop(self)
+        self._needs_episodes = (
+            has_own_pipelines(self.config)
+            or self.config.learner_connector is not None
+            or any(map(self.callbacks.uses, (*EVENTS, "on_sample_end")))
+        )
+        self.env_to_module: Any = None
+        self.module_to_env: Any = None
+        self._needs_seed = True
         self._failures = 0  # in a row
         self._time_after_sampling: float | None = None
         has_env = kwargs.get("worker_index") != 0 or self.config.num_env_runners == 0
         if has_env or self.config.create_env_on_local_worker:
             self.make_env()
+        self._make_pipelines()
         self.make_module()
 
     # ------------------------------------------------------------ making
@@ -130,14 +128,24 @@ class MultiAgentEnvRunner(EnvRunner):
             {agent_id: self.env.get_observation_space(agent_id) for agent_id in agents},
             {agent_id: self.env.get_action_space(agent_id) for agent_id in agents},
         )
-        self._running, self._episodes, self._is_seeded = [], [], False
-        self._callbacks.call(
+        self.forget_episodes()
+        self._needs_seed = True
+        self.callbacks.call(
             "on_environment_created",
             env_runner=self,
             metrics_logger=self.metrics,
             env=self.env,
             env_context=context,
         )
+
+    def _make_pipelines(self) -> None:
+        if has_own_pipelines(self.config):
+            self.env_to_module = self.config.build_env_to_module_connector(
+                env=self.env, spaces=self.get_spaces()
+            )
+            self.module_to_env = self.config.build_module_to_env_connector(
+                env=self.env, spaces=self.get_spaces()
+            )
 
     def make_module(self) -> None:
         """Makes the multi-module; None if the configuration has none, for random actions."""
@@ -153,7 +161,7 @@ class MultiAgentEnvRunner(EnvRunner):
         except NotImplementedError:
             self.module = None
         if self.env is not None:
-            self._actors = Actors(self.module, self._rng, self.config, self.env.get_action_space)
+            self.actors = Actors(self.module, self._rng, self.config, self.env.get_action_space)
 
     def get_spaces(self) -> dict[str, tuple[Any, Any]]:
         """Pairs of observation and action space: under "__env__" and "__env_single__" dict spaces of all agents, and by
@@ -162,15 +170,25 @@ class MultiAgentEnvRunner(EnvRunner):
             return self.spaces
         everyone = (self.env.single_observation_space, self.env.single_action_space)
         spaces = {INPUT_ENV_SPACES: everyone, INPUT_ENV_SINGLE_SPACES: everyone}
-        episode = self._new_episode()
-        for agent_id in self.env.possible_agents:
-            module_id = episode.module_for(agent_id)
-            spaces.setdefault(
-                module_id, (self.env.get_observation_space(agent_id), self.env.get_action_space(agent_id))
+        episode = self.new_episode()
+        of_agents = {
+            a: (self._agent_spaces[0][a], self._agent_spaces[1][a]) for a in self.env.possible_agents
+        }
+        for agent_id, pair in of_agents.items():
+            spaces.setdefault(episode.module_for(agent_id), pair)
+        pairs = [*of_agents.values()]
+        if pairs and all(pair == pairs[0] for pair in pairs):  # then any module may act for any agent
+            for module_id in self.config.policies:
+                spaces.setdefault(module_id, pairs[0])
+        if self.env_to_module is not None:  # the modules get what the pipeline makes of it
+            behind, actions = self.env_to_module.observation_space, self.env_to_module.action_space
+            spaces.update(
+                {module_id: (space, actions[module_id]) for module_id, space in behind.spaces.items()}
             )
         return spaces
 
-    def _new_episode(self) -> MultiAgentEpisode:
+    def new_episode(self) -> MultiAgentEpisode:
+        """An episode without steps, with the configuration's mapping of agents."""
         return MultiAgentEpisode(
             observation_space=self._agent_spaces[0],
             action_space=self._agent_spaces[1],
@@ -181,7 +199,7 @@ class MultiAgentEnvRunner(EnvRunner):
         module_id = episode.module_for(agent_id)
         table = self._tables.get(module_id)
         if table is None:
-            acting = self._actors.of(module_id, agent_id)
+            acting = self.actors.of(module_id, agent_id)
             table = RowTable(module_id, None if acting is None else acting.initial_state)
             self._tables[module_id] = table
         return Lane(agent_id, f"{episode.id_}_{agent_id}", table, obs, slot)
@@ -211,12 +229,13 @@ class MultiAgentEnvRunner(EnvRunner):
             reduce_metrics: False leaves "metrics" empty: they stay in the runner until `get_metrics`.
         """
         if keep_infos or self._needs_episodes:
-            sampled = self._sample(env_steps, episodes, explore, random_actions, deadline_s=deadline_s)
-            rollouts = {m: to_rollout(parts) for m, parts in completed(sampled).items()}
+            sampled = self._sample(env_steps, episodes, explore, random_actions, deadline_s)
+            rollouts = {m: self._rollout(m, parts) for m, parts in completed(sampled).items()}
             steps = sum(map(len, sampled))
             rows = sum(rollout.rows for rollout in rollouts.values())
             metrics = self.get_metrics() if reduce_metrics else {}
-            return Collected(rollouts, steps, rows, metrics, self._weights_seq, sampled)
+            wanted_too = sampled if self.config.learner_connector is not None else None
+            return Collected(rollouts, steps, rows, metrics, self._weights_seq, wanted_too)
         began = self._begin()
         wanted, wanted_episodes = self._wanted(env_steps, episodes)
         if wanted_episodes is not None or not self._running:
@@ -237,6 +256,10 @@ class MultiAgentEnvRunner(EnvRunner):
         rows = sum(rollout.rows for rollout in rollouts.values())
         metrics = self.get_metrics() if reduce_metrics else {}
         return Collected(rollouts, steps, rows, metrics, self._weights_seq)
+
+    def _rollout(self, module_id: ModuleID, parts: list[SingleAgentEpisode]) -> Rollout:
+        acting = self.actors.of(module_id, parts[0].agent_id)
+        return to_rollout(parts, None if acting is None else acting.initial_state)
 
     def _begin(self) -> float:
         if self.env is None:
@@ -263,15 +286,14 @@ class MultiAgentEnvRunner(EnvRunner):
 
     def _reset_all(self) -> None:
         """Resets all environments; steps of their episodes are lost."""
-        self._tables = {}
-        self._running, self._episodes = [], []
+        self.forget_episodes()
         for slot in range(self.num_envs):
             self._running.append(self._started(slot))
-        self._is_seeded = True
+        self._needs_seed = False
 
     def _started(self, slot: int) -> _Running:
-        observations, _ = self._reset(slot)
-        episode = self._new_episode()
+        observations, _ = self.reset_env(slot)
+        episode = self.new_episode()
 
         def lane_for(agent_id: AgentID, obs: Any) -> Lane:
             return self._lane_for(slot, episode, agent_id, obs)
@@ -280,13 +302,14 @@ class MultiAgentEnvRunner(EnvRunner):
         agents.reset(observations)
         return _Running(agents, time.perf_counter())
 
-    def _reset(self, slot: int) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]]:
+    def reset_env(self, slot: int) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]]:
+        """Resets an environment, with a seed for the first time; gives observations and infos."""
         while True:
-            seed = None if self._seed is None or self._is_seeded else self._seed + slot
+            seed = self._seed + slot if self._needs_seed and self._seed is not None else None
             try:
                 observations, infos = self.env.envs[slot].reset(seed=seed)
             except Exception as error:
-                self._remake(slot, error)
+                self.remake_env(slot, error)
                 continue
             if not isinstance(observations, Mapping):
                 raise TypeError(
@@ -295,7 +318,12 @@ class MultiAgentEnvRunner(EnvRunner):
                 )
             return observations, infos or {}
 
-    def _remake(self, slot: int, error: Exception) -> None:
+    def remake_env(self, slot: int, error: Exception) -> None:
+        """Makes an environment anew that failed.
+
+        Raises:
+            Exception: the error, if failed environments are not to be made anew, or too many failed in a row.
+        """
         expected = isinstance(error, StepFailedRecreateEnvError)
         self._failures += 1
         if (
@@ -341,7 +369,7 @@ class MultiAgentEnvRunner(EnvRunner):
                 try:
                     observations, rewards, terminateds, truncateds, _ = env.step(actions[index])
                 except Exception as error:
-                    self._remake(index, error)
+                    self.remake_env(index, error)
                     running[index] = self._started(index)
                     continue
                 self._failures = 0
@@ -349,7 +377,7 @@ class MultiAgentEnvRunner(EnvRunner):
                 if running[index].agents.step(observations, rewards, terminateds, truncateds):
                     ended += 1
                     seconds = time.perf_counter() - running[index].began_s
-                    self._counted.finished(FinishedEpisode.of(running[index].agents, seconds))
+                    self.counted.finished(FinishedEpisode.of(running[index].agents, seconds))
                     running[index] = self._started(index)
                     if episodes is not None and ended == episodes:
                         break
@@ -368,7 +396,7 @@ class MultiAgentEnvRunner(EnvRunner):
     ) -> None:
         """One inference: gives each lane a row and its environment an action."""
         observations = batch_of([lane.obs for lane in lanes])
-        columns, for_env = self._actors.act(
+        columns, for_env = self.actors.act(
             table.module_id,
             [lane.agent_id for lane in lanes],
             observations,
@@ -395,7 +423,7 @@ class MultiAgentEnvRunner(EnvRunner):
         return {module_id: rollout for module_id, rollout in cut.items() if rollout is not None}
 
     def _count(self, env_steps: int, agent_steps: Mapping[ModuleID, Mapping[AgentID, int]]) -> None:
-        self._counted.sampled(env_steps, agent_steps)
+        self.counted.sampled(env_steps, agent_steps)
         self.num_env_steps_sampled_lifetime += env_steps * (self.config.num_env_runners or 1)
 
     # ------------------------------------------------------------ sampling episodes
@@ -420,7 +448,9 @@ class MultiAgentEnvRunner(EnvRunner):
         Returns:
             Episodes and chunks of those that go on, with arrays if `config.episodes_to_numpy` says so.
         """
-        return self._sample(num_timesteps, num_episodes, explore, random_actions, force_reset=force_reset)
+        if force_reset:
+            self.forget_episodes()
+        return self._sample(num_timesteps, num_episodes, explore, random_actions)
 
     def _sample(
         self,
@@ -428,135 +458,38 @@ class MultiAgentEnvRunner(EnvRunner):
         episodes: int | None,
         explore: bool | None,
         random_actions: bool,
-        *,
-        force_reset: bool = False,
         deadline_s: float | None = None,
     ) -> list[MultiAgentEpisode]:
         began = self._begin()
         steps, episodes = self._wanted(steps, episodes)
-        explore = self.config.explore if explore is None else explore
-        if force_reset or episodes is not None or not self._episodes:
-            self._running, self._tables, self._chunks = [], {}, {}
-            self._episodes = [self._new_started(slot) for slot in range(self.num_envs)]
-            self._is_seeded = True
-            for slot in range(self.num_envs):
-                self._call("on_episode_start", slot)
+        self._running, self._tables = [], {}
         deadline = None if deadline_s is None else began + deadline_s
-        done, taken = self._episode_loop(steps, episodes, explore, random_actions, deadline)
-        chunks = []
-        if episodes is None:
-            chunks = [episode for episode in self._episodes if len(episode)]
-            lookback = self.config.episode_lookback_horizon
-            self._episodes = [e.cut(lookback) if len(e) else e for e in self._episodes]
-            for chunk in chunks:
-                self._chunks.setdefault(chunk.id_, []).append(chunk)
-        else:
-            self._episodes = []
-        result = [*done, *chunks]
-        if self.config.episodes_to_numpy:
-            for episode in result:
-                episode.to_numpy()
-        self._callbacks.call("on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=result)
-        self._count(taken, agent_steps(result))
+        explore = self.config.explore if explore is None else explore
+        result, env_steps = self._episode_loop.run(steps, episodes, explore, random_actions, deadline)
+        self._needs_seed = False
+        self.callbacks.call("on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=result)
+        self._count(env_steps, agent_steps(result))
         self._end(began)
         return result
 
-    def _new_started(self, slot: int) -> MultiAgentEpisode:
-        observations, infos = self._reset(slot)
-        episode = self._new_episode()
-        self._call("on_episode_created", slot, episode)
-        episode.add_env_reset(observations=observations, infos=infos)
-        return episode
-
-    def _episode_loop(
-        self,
-        wanted: int | None,
-        episodes: int | None,
-        explore: bool,
-        random_actions: bool,
-        deadline: float | None,
-    ) -> tuple[list[MultiAgentEpisode], int]:
-        """As `_loop`, with episodes; returns those that ended and the number of steps of environments."""
-        by_agents = self.config.count_steps_by == "agent_steps"
-        runners, lifetime = self.config.num_env_runners or 1, self.num_env_steps_sampled_lifetime
-        env_steps = acted = 0
-        done: list[MultiAgentEpisode] = []
-
-        def compute(module_id: ModuleID, agents: list[AgentID], observations: Any, states: list[Any]) -> Any:
-            return self._actors.act(
-                module_id,
-                agents,
-                observations,
-                states,
-                explore=explore,
-                random_actions=random_actions,
-                timestep=lifetime + env_steps * runners,
-            )
-
-        while (
-            (acted if by_agents else env_steps) < wanted if wanted is not None else len(done) < episodes  # type: ignore[operator]
-        ):
-            for slot, stepped in enumerate(act(self._episodes, self._initial_state, compute)):
-                if not self._step(slot, stepped):
-                    continue
-                env_steps += 1
-                acted += len(stepped)
-                episode = self._episodes[slot]
-                self._call("on_episode_step", slot)
-                if episode.is_done:
-                    before = self._chunks.pop(episode.id_, [])
-                    self._call("on_episode_end", slot, prev_episode_chunks=before)
-                    self._counted.finished(finished([*before, episode]))
-                    done.append(episode)
-                    self._episodes[slot] = self._new_started(slot)
-                    self._call("on_episode_start", slot)
-                    if episodes is not None and len(done) == episodes:
-                        break
-            if deadline is not None and time.perf_counter() >= deadline:
-                break
-        return done, env_steps
-
-    def _step(self, slot: int, stepped: Mapping[AgentID, Stepped]) -> bool:
-        """One step of an environment. If it failed, the environment and its episode are made anew: False."""
-        try:
-            result = self.env.envs[slot].step({agent_id: step.for_env for agent_id, step in stepped.items()})
-        except Exception as error:
-            self._remake(slot, error)
-            self._episodes[slot] = self._new_started(slot)
-            self._call("on_episode_start", slot)
-            return False
-        self._failures = 0
-        add_step(self._episodes[slot], stepped, result)
-        return True
-
-    def _initial_state(self, module_id: ModuleID, agent_id: AgentID) -> Any:
-        acting = self._actors.of(module_id, agent_id)
-        return None if acting is None else acting.initial_state
-
-    def _call(self, event: str, slot: int, episode: MultiAgentEpisode | None = None, **more: Any) -> None:
-        self._callbacks.call(
-            event,
-            episode=self._episodes[slot] if episode is None else episode,
-            env_runner=self,
-            metrics_logger=self.metrics,
-            env=self.env,
-            env_index=slot,
-            rl_module=self.module,
-            **more,
-        )
+    def forget_episodes(self) -> None:
+        """Has the next sample begin new episodes."""
+        self._running, self._tables = [], {}
+        self._episode_loop.forget()
 
     # ------------------------------------------------------------ metrics and state
 
     def get_metrics(self) -> dict[str, Any]:
         """The metrics since the last call, for `MetricsLogger.aggregate`."""
         self.metrics.log_value(names.WEIGHTS_SEQ_NO, self._weights_seq, window=1)
-        self._counted.flush()
+        self.counted.flush()
         return self.metrics.reduce()
 
     def get_state(
         self, components: Any = None, *, not_components: Any = None, **kwargs: Any
     ) -> dict[str, Any]:
-        """By component: "rl_module" (by module), "num_env_steps_sampled_lifetime" and "weights_seq_no".
+        """By component: "rl_module" (by module), the connectors if there are own ones,
+        "num_env_steps_sampled_lifetime" and "weights_seq_no".
 
         Args:
             components: names, or one, such as "rl_module" or "rl_module/p0"; None: all.
@@ -565,14 +498,25 @@ class MultiAgentEnvRunner(EnvRunner):
         """
         state: dict[str, Any] = {names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime}
         name = COMPONENT_RL_MODULE
-        if self.module is not None and self.module._check_component(name, components, not_components):
+        if self.module is not None and self._check_component(name, components, not_components):
             state[name] = self.module.get_state(
-                components=self.module._get_subcomponents(name, components),
-                not_components=self.module._get_subcomponents(name, not_components),
+                components=self._get_subcomponents(name, components),
+                not_components=self._get_subcomponents(name, not_components),
                 **kwargs,
             )
             state[names.WEIGHTS_SEQ_NO] = self._weights_seq
+        for name, pipeline in self._pipelines().items():
+            if self._check_component(name, components, not_components):
+                state[name] = pipeline.get_state()
         return state
+
+    def _pipelines(self) -> dict[str, Any]:
+        if self.env_to_module is None:
+            return {}
+        return {
+            COMPONENT_ENV_TO_MODULE_CONNECTOR: self.env_to_module,
+            COMPONENT_MODULE_TO_ENV_CONNECTOR: self.module_to_env,
+        }
 
     def set_state(self, state: Mapping[str, Any]) -> None:
         """Takes what `get_state` gives.
@@ -585,11 +529,11 @@ class MultiAgentEnvRunner(EnvRunner):
             if number == 0 or number > self._weights_seq:
                 self.module.set_state(weights)
             self._weights_seq = number or self._weights_seq
+        for name, pipeline in self._pipelines().items():
+            if name in state:
+                pipeline.set_state(state[name])
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
-
-    def forget_episodes(self) -> None:
-        self._running, self._episodes = [], []
 
     def stop(self) -> None:
         """Closes the environments; errors of theirs are logged."""

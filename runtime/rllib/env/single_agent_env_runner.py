@@ -23,7 +23,7 @@ from runtime.rllib.core import (
 )
 from runtime.rllib.core.columns import Columns
 from runtime.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
-from runtime.rllib.env._acting import Acting, action_converter, start_adder
+from runtime.rllib.env._acting import Acting, action_converter, module_actions, start_adder
 from runtime.rllib.env._connectors import ObservationPieces, has_own_pipelines
 from runtime.rllib.env._episode_loop import EpisodeLoop
 from runtime.rllib.env._vector import env_creator, info_list, make_vector_env
@@ -32,7 +32,6 @@ from runtime.rllib.env.env_errors import StepFailedRecreateEnvError
 from runtime.rllib.env.env_runner import Collected, EnvRunner
 from runtime.rllib.env.single_agent_episode import SingleAgentEpisode, to_rollout
 from runtime.rllib.utils import metrics as names
-from runtime.rllib.utils.spaces.space_utils import normalize_action
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +74,7 @@ class SingleAgentEnvRunner(EnvRunner):
         self._seed: int | None = None
         if self.config.seed is not None:
             self._seed = int(self.config.seed) + 10_000 * self.worker_index
+        self._is_seeded = False  # environments get the seed with their first reset only
         self._rng = np.random.default_rng(self._seed)
         self._weights_seq = 0
         self._needs_reset = True
@@ -142,7 +142,7 @@ class SingleAgentEnvRunner(EnvRunner):
             return
         if of_observations:
             self._pieces = ObservationPieces(of_observations, self.num_envs)
-        self._for_env = _chained([piece.on_vector_actions for piece in of_actions])
+        self._for_env = _chained([*[piece.on_vector_actions for piece in of_actions], self.as_env_actions])
 
     def make_module(self) -> None:
         """Makes the module; None if the configuration has none, for random actions."""
@@ -333,8 +333,6 @@ class SingleAgentEnvRunner(EnvRunner):
                     actions = columns[Columns.ACTIONS]
                     if for_env is not None:
                         actions = for_env(actions)
-                if self._shift is not None:
-                    actions = self._shift(actions, 1)
             result = self._try_step(actions, explore)
             if result is None:
                 continue
@@ -384,11 +382,7 @@ class SingleAgentEnvRunner(EnvRunner):
 
     def as_module_actions(self, actions: Any) -> Any:
         """What the module would have given for actions [N, ...] of the environments."""
-        if self._shift is not None:
-            actions = self._shift(actions, -1)
-        if self.config.normalize_actions:
-            actions = normalize_action(actions, self.env.single_action_space)
-        return actions
+        return module_actions(self.env.single_action_space, actions, unsquash=self.config.normalize_actions)
 
     def as_env_actions(self, actions: Any) -> Any:
         """The opposite, for actions within the bounds: discrete ones begin with the first number of their space."""
@@ -412,11 +406,11 @@ class SingleAgentEnvRunner(EnvRunner):
     def _reset_env(self) -> tuple[Any, Any]:
         while True:
             try:
-                observations, infos = self.env.reset(seed=self._seed if self._needs_reset else None)
+                observations, infos = self.env.reset(seed=None if self._is_seeded else self._seed)
             except Exception as error:
                 self._remake(error)
                 continue
-            self._needs_reset, self._resetting = False, None
+            self._needs_reset, self._resetting, self._is_seeded = False, None, True
             return observations, infos
 
     def _try_step(self, actions: Any, explore: bool) -> tuple[Any, ...] | None:

@@ -7,6 +7,7 @@ from typing import Any
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.types import DEFAULT_MODULE_ID, Config
 from runtime.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+from runtime.rllib.env.single_agent_episode import to_rollout
 
 from .recorder import Recorder
 
@@ -30,12 +31,13 @@ class OfflineSingleAgentEnvRunner(SingleAgentEnvRunner):
         name = env if isinstance(env, str) else getattr(env, "__name__", type(env).__name__)
         return name.lower().replace("/", "-").replace(":", "-")
 
-    def _steps(self, *args: Any, **kwargs: Any) -> Rollout | None:
-        rollout = super()._steps(*args, **kwargs)
-        if rollout is not None:
-            self._recorder.add({DEFAULT_MODULE_ID: rollout})
+    def _steps(self, *args: Any, **kwargs: Any) -> tuple[Rollout | None, list[Any] | None]:
+        rollout, episodes = super()._steps(*args, **kwargs)
+        recorded = to_rollout(episodes) if rollout is None and episodes else rollout
+        if recorded is not None:
+            self._recorder.add({DEFAULT_MODULE_ID: recorded})
         self.metrics.log_value("recording_buffer_size", self._recorder.buffered_rows, window=1)
-        return rollout
+        return rollout, episodes
 
     def stop(self) -> None:
         """Closes the environments; with `output_write_remaining_data`, writes what is buffered."""

@@ -36,10 +36,6 @@ class Recorder:
         self._filesystem = storage.filesystem_of(config.output_filesystem, config.output_filesystem_kwargs)
         self._pending: list[pa.Table] = []
         self._writes = 0
-        if config.output_write_episodes and config.is_multi_agent:
-            raise ValueError(
-                "Experience of several agents is recorded as columns: set `output_write_episodes=False`"
-            )
 
     @property
     def buffered_rows(self) -> int:

@@ -134,7 +134,9 @@ class Checkpointable(abc.ABC):
         with open(os.path.join(folder, self.METADATA_FILE_NAME), "w", encoding="utf-8") as file:
             json.dump(self.get_metadata(), file)
         with open(os.path.join(folder, self.CLASS_AND_CTOR_ARGS_FILE_NAME), "wb") as file:
-            cloudpickle.dump({"class": type(self), "ctor_args_and_kwargs": self.get_ctor_args_and_kwargs()}, file)
+            cloudpickle.dump(
+                {"class": type(self), "ctor_args_and_kwargs": self.get_ctor_args_and_kwargs()}, file
+            )
         for name, component in components:
             inner = os.path.join(folder, name)
             if isinstance(component, Checkpointable):
@@ -143,7 +145,9 @@ class Checkpointable(abc.ABC):
                 packed = runtime.get(component.packed_checkpoint.remote(parts[name], use_msgpack))
                 _unpack(packed, inner)
 
-    def packed_checkpoint(self, state: StateDict | None = None, use_msgpack: bool = False) -> dict[str, bytes]:
+    def packed_checkpoint(
+        self, state: StateDict | None = None, use_msgpack: bool = False
+    ) -> dict[str, bytes]:
         """The files of a checkpoint by their relative paths: how an actor's checkpoint gets to another node."""
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
             self._write(folder, state, use_msgpack)
@@ -174,9 +178,8 @@ class Checkpointable(abc.ABC):
         if component is not None:
             name, _, below = component.partition("/")
             if name not in components:
-                raise KeyError(
-                    f"{type(self).__name__} has no component {name!r}; it has {', '.join(sorted(components)) or 'none'}."
-                )
+                known = ", ".join(sorted(components)) or "none"
+                raise KeyError(f"{type(self).__name__} has no component {name!r}; it has {known}.")
             self._read_component(components[name], folder, below or None, **kwargs)
             return
         self.set_state(_state(folder, self.STATE_FILE_NAME))
@@ -215,7 +218,9 @@ class Checkpointable(abc.ABC):
                 made_by = pickle.load(file)
             found = made_by["class"]
             if not issubclass(found, cls):
-                raise TypeError(f"The checkpoint {path} is one of {found.__name__}, which is no {cls.__name__}.")
+                raise TypeError(
+                    f"The checkpoint {path} is one of {found.__name__}, which is no {cls.__name__}."
+                )
             args, named = made_by["ctor_args_and_kwargs"]
             made: Self = found(*args, **named)
             made._read(folder, **kwargs)
@@ -254,9 +259,7 @@ def get_checkpoint_info(checkpoint: Any, filesystem: Any = None) -> dict[str, An
             found = pickle.load(file)["class"]
         with open(os.path.join(folder, found.METADATA_FILE_NAME), encoding="utf-8") as file:
             metadata = json.load(file)
-        state = next(
-            name for name in os.listdir(folder) if name.rpartition(".")[0] == metadata["state_file"]
-        )
+        state = next(name for name in os.listdir(folder) if name.rpartition(".")[0] == metadata["state_file"])
         modules = os.path.join(folder, "learner_group", "learner", COMPONENT_RL_MODULE)
         return {
             "type": found.__name__,
@@ -275,10 +278,9 @@ def _local(path: Any, filesystem: Any) -> Iterator[str]:
     """A local folder with the files of a checkpoint."""
     checkpoint = path if hasattr(path, "as_directory") else Checkpoint(os.fspath(path), filesystem)
     with checkpoint.as_directory() as folder:
-        if not os.path.exists(os.path.join(folder, Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME)):
-            raise FileNotFoundError(
-                f"There is no checkpoint in {checkpoint.path}: it has no {Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME}."
-            )
+        expected = Checkpointable.CLASS_AND_CTOR_ARGS_FILE_NAME
+        if not os.path.exists(os.path.join(folder, expected)):
+            raise FileNotFoundError(f"There is no checkpoint in {checkpoint.path}: it has no {expected}.")
         yield folder
 
 
@@ -289,7 +291,9 @@ def _state(folder: str, name: str) -> StateDict:
         if file.exists():
             found: StateDict = read(file.read_bytes())
             return found
-    raise FileNotFoundError(f"The checkpoint in {folder} has no state: neither {name}.pkl nor {name}.msgpack.")
+    raise FileNotFoundError(
+        f"The checkpoint in {folder} has no state: neither {name}.pkl nor {name}.msgpack."
+    )
 
 
 def _contents(folder: str) -> dict[str, bytes]:
@@ -319,7 +323,9 @@ def _packed(state: StateDict) -> bytes:
             buffer = io.BytesIO()
             np.save(buffer, value, allow_pickle=False)
             return msgspec.msgpack.Ext(_ARRAY, buffer.getvalue())
-        raise TypeError(f"A {type(value).__name__} cannot be saved with msgpack. Save with use_msgpack=False.")
+        raise TypeError(
+            f"A {type(value).__name__} cannot be saved with msgpack. Save with use_msgpack=False."
+        )
 
     return msgspec.msgpack.encode(state, enc_hook=encode)
 
@@ -327,7 +333,9 @@ def _packed(state: StateDict) -> bytes:
 def _unpacked(data: bytes) -> Any:
     def decode(code: int, content: memoryview) -> Any:
         if code != _ARRAY:
-            raise ValueError(f"The state has an unknown extension type {code}: it was saved by another program.")
+            raise ValueError(
+                f"The state has an unknown extension type {code}: it was saved by another program."
+            )
         return np.load(io.BytesIO(content), allow_pickle=False)
 
     return msgspec.msgpack.Decoder(ext_hook=decode).decode(data)

@@ -7,7 +7,7 @@ import inspect
 import os
 import pickle
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import runtime
 from runtime import cloudpickle
@@ -24,8 +24,11 @@ class Trainable:
 
     Attributes:
         config: the configuration.
+        preloaded_modules: names of modules that trials' processes have imported when they start, besides those that the
+            class refers to.
     """
 
+    preloaded_modules: ClassVar[tuple[str, ...]] = ()
     config: dict[str, Any]
     _place: TrialPlace | None = None
     _iteration = 0

@@ -325,12 +325,13 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
         changes_folder=settings.TUNE_CHANGES_FOLDER.get(),
         log_to_file=run.log_files,
     )
+    preloads = trainable.trainable.preloaded_modules if is_class else ()
     is_basic = isinstance(rules.searcher, BasicVariantGenerator)
     decides = run.stop is not None or not isinstance(rules.scheduler, FIFOScheduler) or not is_basic
     return Setting(
         runner=runtime.remote(Runner),
         args=(runtime.put(setup),),
-        options_of=partial(_options, used_modules(trainable.trainable)),
+        options_of=partial(_options, [*preloads, *used_modules(trainable.trainable)]),
         place=_placed,
         remove=_removed,
         leaves=is_class,

@@ -64,7 +64,10 @@ class Evaluation:
         config = algorithm.config
         if config.evaluation_unhealthy_workers_timeout_s > 0:
             deadline = time.monotonic() + config.evaluation_unhealthy_workers_timeout_s
-            while group.num_healthy_remote_workers() < group.num_remote_workers() and time.monotonic() < deadline:
+            while (
+                group.num_healthy_remote_workers() < group.num_remote_workers()
+                and time.monotonic() < deadline
+            ):
                 group.probe_unhealthy_env_runners()
                 time.sleep(0.05)
         group.sync_weights(from_worker_or_learner_group=algorithm.learner_group, inference_only=True)
@@ -90,7 +93,10 @@ class Evaluation:
     def _reset(self, group: Any) -> None:
         """Has runners begin new episodes. Whole episodes begin anew anyway."""
         config = self._algorithm.config
-        if config.evaluation_force_reset_envs_before_iteration and config.evaluation_duration_unit == "timesteps":
+        if (
+            config.evaluation_force_reset_envs_before_iteration
+            and config.evaluation_duration_unit == "timesteps"
+        ):
             group.foreach_env_runner(
                 "forget_episodes",
                 local_env_runner=group.num_remote_workers() == 0,
@@ -105,9 +111,7 @@ class Evaluation:
         sampled: Samples = []
         self._reset(group)
         while True:
-            sampled += group.collect(
-                env_steps=steps * runners, timeout_s=config.evaluation_sample_timeout_s
-            )
+            sampled += group.collect(env_steps=steps * runners, timeout_s=config.evaluation_sample_timeout_s)
             if training_has_ended is None or training_has_ended.is_set():
                 return sampled
             steps = min(2 * steps, config.evaluation_auto_duration_max_env_steps_per_sample)
@@ -125,7 +129,7 @@ class Evaluation:
         return {**found, NUM_ENV_STEPS_SAMPLED_FOR_EVALUATION_THIS_ITER: env_steps}
 
     def _after(self, sampled: Samples | dict[str, Any]) -> dict[str, Any]:
-        algorithm, config = self._algorithm, self._algorithm.config
+        algorithm = self._algorithm
         metrics = algorithm.metrics
         if isinstance(sampled, dict):
             results = sampled

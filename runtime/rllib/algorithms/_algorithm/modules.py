@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from runtime.rllib._core.types import ModuleID
+from runtime.rllib.utils.metrics import LEARNER_RESULTS
 
 
 def found(algorithm: Any, module_id: ModuleID) -> Any:
@@ -88,7 +89,9 @@ def add(
             change.apply_to(group)
             if to_learners:
                 group.sync_weights(
-                    from_worker_or_learner_group=algorithm.learner_group, policies=[module_id], inference_only=True
+                    from_worker_or_learner_group=algorithm.learner_group,
+                    policies=[module_id],
+                    inference_only=True,
                 )
     return result
 
@@ -123,6 +126,7 @@ def remove(
         if group is not None:
             group.foreach_env_runner(remove_from)
             change.apply_to(group)
+    algorithm.metrics.delete(LEARNER_RESULTS, module_id, key_error=False)
     return result
 
 

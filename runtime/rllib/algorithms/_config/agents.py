@@ -124,12 +124,16 @@ def policy_specs(policies: Any) -> dict[ModuleID, PolicySpec]:
     result = {}
     for module_id, spec in given.items():
         if not isinstance(module_id, str) or not module_id or "/" in module_id:
-            raise ValueError(f"A module id must be a string without '/', not {module_id!r}: it names a folder.")
+            raise ValueError(
+                f"A module id must be a string without '/', not {module_id!r}: it names a folder."
+            )
         if spec is None:
             spec = PolicySpec()
         elif isinstance(spec, list | tuple):
             spec = PolicySpec(*spec)
         elif not isinstance(spec, PolicySpec):
-            raise TypeError(f"The value of policies[{module_id!r}] must be a PolicySpec or None, not {spec!r}.")
+            raise TypeError(
+                f"The value of policies[{module_id!r}] must be a PolicySpec or None, not {spec!r}."
+            )
         result[module_id] = spec
     return result

@@ -40,8 +40,8 @@ def with_spaces(
             missing = "observation" if observation is None else "action"
             raise ValueError(
                 f"The {missing} space of module {module_id!r} is not known. Give it with config.environment("
-                f"{missing}_space=...), or with multi_agent(policies={{{module_id!r}: PolicySpec({missing}_space=...)}})"
-                ", or have the policy_mapping_fn map an agent of the environment to it."
+                f"{missing}_space=...), or with multi_agent(policies={{{module_id!r}: PolicySpec({missing}_space=...)}}),"
+                " or have the policy_mapping_fn map an agent of the environment to it."
             )
         result[module_id] = dataclasses.replace(policy, observation_space=observation, action_space=action)
     return result
@@ -66,7 +66,9 @@ def _spaces_of_agents(config: Config, module_id: ModuleID, env: Any, spaces: Spa
         known = hasattr(env, "observation_space")
         return (env.observation_space, env.action_space) if known else None
     pairs = [(env.get_observation_space(agent_id), env.get_action_space(agent_id)) for agent_id in agents]
-    if all(pair == pairs[0] for pair in pairs):  # the mapping need not be asked: it may want a running episode
+    if all(
+        pair == pairs[0] for pair in pairs
+    ):  # the mapping need not be asked: it may want a running episode
         return pairs[0]
     for agent_id, pair in zip(agents, pairs, strict=True):
         if config.policy_mapping_fn(agent_id, None) == module_id:
@@ -108,7 +110,9 @@ def multi_spec(
         result = MultiRLModuleSpec(rl_module_specs={}, inference_only=False)
     specs = dict(result.rl_module_specs or {})
     for module_id, policy in policies.items():
-        spec = specs.get(module_id) or (given if not isinstance(given, MultiRLModuleSpec) else None) or default
+        spec = (
+            specs.get(module_id) or (given if not isinstance(given, MultiRLModuleSpec) else None) or default
+        )
         if isinstance(spec, MultiRLModuleSpec):
             spec = spec[module_id]
         specs[module_id] = _filled(config, spec, default, policy, module_id, inference_only)

@@ -155,7 +155,9 @@ def _env_spaces(config: Config, env: Any, spaces: Any) -> tuple[Any, Any]:
     """The spaces of one environment."""
     single = (spaces or {}).get("__env_single__")
     if env is not None:
-        observation = getattr(env, "single_observation_space", None) or getattr(env, "observation_space", None)
+        observation = getattr(env, "single_observation_space", None) or getattr(
+            env, "observation_space", None
+        )
         action = getattr(env, "single_action_space", None) or getattr(env, "action_space", None)
         if observation is None and hasattr(env, "unwrapped"):
             observation, action = env.unwrapped.observation_spaces, env.unwrapped.action_spaces

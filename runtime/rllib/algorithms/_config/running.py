@@ -196,7 +196,9 @@ class RunningSettings(Settings):
                 continue
             listed = function if isinstance(function, list | tuple) else [function]
             if function is not None and not all(callable(each) for each in listed):
-                raise TypeError(f"callbacks({name}=...) must be a function or a list of functions, not {function!r}.")
+                raise TypeError(
+                    f"callbacks({name}=...) must be a function or a list of functions, not {function!r}."
+                )
             setattr(self, f"callbacks_{name}", function)
         return self
 
@@ -270,7 +272,9 @@ class RunningSettings(Settings):
             fake_sampler: accepted as Ray's.
             seed: of environments, modules and sampling; runners and learners derive their own from it. None: random.
         """
-        return self.apply(log_level=log_level, log_sys_usage=log_sys_usage, fake_sampler=fake_sampler, seed=seed)
+        return self.apply(
+            log_level=log_level, log_sys_usage=log_sys_usage, fake_sampler=fake_sampler, seed=seed
+        )
 
     @setter
     def experimental(

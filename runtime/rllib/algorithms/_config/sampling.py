@@ -203,7 +203,9 @@ class SamplingSettings(Settings):
         if server is not NotProvided and not isinstance(server, bool):
             raise TypeError(f"use_env_runner_state_server must be True or False, not {server!r}.")
         if concurrency is not NotProvided and not isinstance(concurrency, int):
-            raise TypeError(f"env_runner_state_server_max_concurrency must be an integer, not {concurrency!r}.")
+            raise TypeError(
+                f"env_runner_state_server_max_concurrency must be an integer, not {concurrency!r}."
+            )
 
     @setter
     def fault_tolerance(

@@ -131,7 +131,8 @@ class Settings:
                     f"{type(self).__name__}.{method}() has no setting {name!r}; {known[name]}() has it."
                 )
             near = [
-                f"{known[each]}({each}=...)" for each in difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+                f"{known[each]}({each}=...)"
+                for each in difflib.get_close_matches(name, known, n=3, cutoff=0.6)
             ]
             hint = f" Did you mean {' or '.join(near)}?" if near else ""
             raise TypeError(f"{type(self).__name__}.{method}() has no setting {name!r}.{hint}")

@@ -78,7 +78,7 @@ class APPOConfig(IMPALAConfig):
 
         Args:
             use_gae: has no effect: advantages are V-trace's.
-            lambda_: mixes V-trace's targets with the values; 1: not at all.
+            lambda_: has no effect either.
             clip_param: how far the ratio of probabilities may move from 1 with gain.
             use_kl_loss: whether the KL divergence from the target network's policy is part of the loss.
             kl_coeff: its coefficient at first.

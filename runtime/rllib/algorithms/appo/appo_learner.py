@@ -71,7 +71,7 @@ class APPOLearner(IMPALALearner):
         """Moves target networks whose time has come, and KL coefficients."""
         super().after_gradient_based_update(timesteps=timesteps)
         for module_id, trained in self._trained.items():
-            config = self.config.get_config_for_module(module_id)
+            config = self.config_for_module(module_id)
             unit = config.circular_buffer_num_batches * config.circular_buffer_iterations_per_batch
             unit *= config.train_batch_size_per_learner
             last = self._last_target_update.setdefault(module_id, 0)
@@ -82,7 +82,8 @@ class APPOLearner(IMPALALearner):
                     update_target_network(main_net=network, target_net=target, tau=config.tau)
                 self._last_target_update[module_id] = trained
                 self.metrics.log_value((module_id, NUM_TARGET_UPDATES), 1, reduce="lifetime_sum")
-                self.metrics.log_value((module_id, LAST_TARGET_UPDATE_TS), trained, reduce="max", window=1)
+            last = self._last_target_update[module_id]
+            self.metrics.log_value((module_id, LAST_TARGET_UPDATE_TS), last, window=1)
             if config.use_kl_loss and module_id in self._latest_kl:
                 kl_loss = float(self._latest_kl.pop(module_id))
                 self._update_module_kl_coeff(module_id=module_id, config=config, kl_loss=kl_loss)

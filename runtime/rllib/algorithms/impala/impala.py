@@ -159,32 +159,32 @@ class IMPALA(Algorithm):
     def setup(self, config: Any) -> None:
         """Builds runners and learners."""
         super().setup(config)
-        self._samples: list[Any] = []  # since the latest update
-        self._updates = 0  # since the latest broadcast
+        self._waiting_samples: list[Any] = []  # since the latest update
+        self._updates_since_broadcast = 0  # since the latest broadcast
 
     def training_step(self) -> None:
         """Takes what runners have sampled, and learns from each full train batch of it."""
         with self.metrics.log_time((TIMERS, SAMPLE_TIMER)):
-            fresh = self._sampled()
+            fresh = self._fresh_samples()
             self.metrics.log_value((ENV_RUNNER_RESULTS, MEAN_NUM_EPISODE_LISTS_RECEIVED), len(fresh))
-        self._samples += fresh
+        self._waiting_samples += fresh
         size = self.config.total_train_batch_size
         steps = 0
         batch: list[Any] = []
-        waiting, self._samples = self._samples, []
+        waiting, self._waiting_samples = self._waiting_samples, []
         for sample in waiting:
             batch.append(sample)
             steps += sample.env_steps
             if steps >= size:
                 self._learn(batch)
                 batch, steps = [], 0
-        self._samples = batch
+        self._waiting_samples = batch
         if self.config.num_learners > 0:
             self._take_results(self.learner_group.update_results())
         for name, value in self.learner_group.get_stats().items():
             self.metrics.log_value((LEARNER_GROUP, name), value, window=1)
 
-    def _sampled(self) -> list[Any]:
+    def _fresh_samples(self) -> list[Any]:
         """What runners have sampled since the last call. They go on with the next sample at once."""
         group = self.env_runner_group
         if group.num_remote_env_runners() == 0:
@@ -232,10 +232,10 @@ class IMPALA(Algorithm):
         for result in results:
             weights = result.pop(STATE_AFTER_UPDATE, weights)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
-        self._updates += max(1, len(results) // max(1, self.config.num_learners))
-        if self._updates < self.config.broadcast_interval:
+        self._updates_since_broadcast += max(1, len(results) // max(1, self.config.num_learners))
+        if self._updates_since_broadcast < self.config.broadcast_interval:
             return
-        self._updates = 0
+        self._updates_since_broadcast = 0
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             source = self.learner_group if weights is None else _Weights(weights)
             self.env_runner_group.sync_weights(from_worker_or_learner_group=source, inference_only=True)

@@ -69,7 +69,7 @@ class PPOLearner(Learner):
         for module_id in self._module_optimizers:
             if module_id not in self.module:
                 continue
-            config = self.config.get_config_for_module(module_id)
+            config = self.config_for_module(module_id)
             coeff = self._entropy_scheduler(module_id, config).update(timestep=now)
             self.metrics.log_value((module_id, LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY), coeff, window=1)
             if config.use_kl_loss and module_id in self._latest_kl:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from runtime.rllib.core.columns import Columns
 
-from ..connector_v2 import Batch, ConnectorV2, is_multi_agent
+from ..connector_v2 import Batch, ConnectorV2, is_multi_agent, make_unique
 
 
 class AddObservationsFromEpisodesToBatch(ConnectorV2):
@@ -52,7 +52,7 @@ class AddObservationsFromEpisodesToBatch(ConnectorV2):
             self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False)
         ):
             if not is_multi_agent(episodes) and "_" not in episode.id_:
-                episode.id_ += f"_{place}"  # several chunks of one episode may be in a batch
+                make_unique(episode, place)
             observations = episode.get_observations(slice(0, len(episode)))
             self.add_n_batch_items(batch, Columns.OBS, observations, len(episode), episode)
         return batch

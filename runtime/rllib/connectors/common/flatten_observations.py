@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection
 from typing import Any
 
@@ -119,9 +120,9 @@ class FlattenObservations(ConnectorV2):
         return self._flat(step.observations, None, batched=True)
 
     def on_rollout(self, rollout: Rollout) -> Rollout:
-        rollout.columns[Columns.OBS] = self._flat(rollout.columns[Columns.OBS], None, batched=True)
-        rollout.final_obs = self._flat(rollout.final_obs, None, batched=True)
-        return rollout
+        flat = self._flat(rollout.columns[Columns.OBS], None, batched=True)
+        final = self._flat(rollout.final_obs, None, batched=True)
+        return dataclasses.replace(rollout, columns={**rollout.columns, Columns.OBS: flat}, final_obs=final)
 
 
 def _vectors(space: Any) -> Any:

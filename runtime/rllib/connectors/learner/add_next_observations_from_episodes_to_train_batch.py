@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 from runtime.rllib._core.rollout import Rollout
@@ -31,6 +32,6 @@ class AddNextObservationsFromEpisodesToTrainBatch(ConnectorV2):
         return batch
 
     def on_rollout(self, rollout: Rollout) -> Rollout:
-        if Columns.NEXT_OBS not in rollout.columns:
-            rollout.columns[Columns.NEXT_OBS] = rollout.next_obs()
-        return rollout
+        if Columns.NEXT_OBS in rollout.columns:
+            return rollout
+        return dataclasses.replace(rollout, columns={**rollout.columns, Columns.NEXT_OBS: rollout.next_obs()})

@@ -8,7 +8,7 @@ import numpy as np
 
 from runtime.rllib.core.columns import Columns
 
-from ..connector_v2 import Batch, ConnectorV2, is_multi_agent
+from ..connector_v2 import Batch, ConnectorV2, is_multi_agent, make_unique
 
 
 class AddOneTsToEpisodesAndTruncate(ConnectorV2):
@@ -38,7 +38,10 @@ class AddOneTsToEpisodesAndTruncate(ConnectorV2):
                     episode.multi_agent_episode_id = multi.id_
         found = self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False)
         for place, episode in enumerate(found):
-            episode.id_ += f"_{place}"
+            if is_multi_agent(episodes):
+                episode.id_ += f"_{place}"
+            else:
+                make_unique(episode, place)
             steps = len(episode)
             _add_step(episode)
             real = np.arange(steps + 1) < steps

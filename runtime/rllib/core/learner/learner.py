@@ -76,6 +76,7 @@ class Learner(OptimizerRegistry, Checkpointable):
         self._weights_seq_no = 0
         self._learner_connector: Any = None
         self._rng = np.random.default_rng(self.config.seed)
+        self._module_configs: dict[ModuleID, Config] = {}
 
     # ---- building
 
@@ -116,6 +117,12 @@ class Learner(OptimizerRegistry, Checkpointable):
         """Whether several learners average their gradients."""
         return bool(self.config.num_learners > 1)
 
+    def config_for_module(self, module_id: ModuleID) -> Config:
+        """The config with the module's overrides. Made once per update, since a loss asks for each minibatch."""
+        if module_id not in self._module_configs:
+            self._module_configs[module_id] = self.config.get_config_for_module(module_id)
+        return self._module_configs[module_id]
+
     @property
     def node(self) -> str:
         """Name of this learner's host."""
@@ -127,7 +134,9 @@ class Learner(OptimizerRegistry, Checkpointable):
         return self._device
 
     def rl_module_is_compatible(self, module: RLModule) -> bool:
-        """Whether this learner can train the module."""
+        """Whether this learner can train the module: it has the APIs of the learner's loss, or a loss of its own."""
+        if isinstance(module.unwrapped(), SelfSupervisedLossAPI):
+            return True
         return all(isinstance(module.unwrapped(), api) for api in self.rl_module_required_apis())
 
     @classmethod
@@ -141,7 +150,7 @@ class Learner(OptimizerRegistry, Checkpointable):
         """Registers the optimizers of all modules that this learner can train."""
         for module_id in self.module.keys():  # noqa: SIM118 - not a dict
             if self.rl_module_is_compatible(self.module[module_id]):
-                config = self.config.get_config_for_module(module_id)
+                config = self.config_for_module(module_id)
                 self.configure_optimizers_for_module(module_id=module_id, config=config)
 
     @abc.abstractmethod
@@ -189,6 +198,7 @@ class Learner(OptimizerRegistry, Checkpointable):
             ValueError: no data was given, or data of modules that this learner does not have.
         """
         self._check_is_built()
+        self._module_configs.clear()
         timesteps = timesteps or {}
         self.before_gradient_based_update(timesteps=timesteps)
         if training_data is None:
@@ -229,7 +239,11 @@ class Learner(OptimizerRegistry, Checkpointable):
         """One batch of tensors per module that is to be updated."""
         episodes, rollouts = data.episodes, data.rollouts
         if self._learner_connector is not None and data.batch is None:
-            return self._only_updated(self._through_connector(episodes, rollouts))
+            pieces = None if rollouts is None else self._learner_connector.vectorized()
+            if rollouts is None or pieces is None:
+                return self._only_updated(self._through_connector(episodes, rollouts))
+            for piece in pieces:
+                rollouts = {module_id: piece.on_rollout(rollout) for module_id, rollout in rollouts.items()}
         if episodes is not None:
             rollouts = rollouts_of(episodes)
         if rollouts is not None:
@@ -337,7 +351,7 @@ class Learner(OptimizerRegistry, Checkpointable):
             module = self.module[module_id].unwrapped()
             arguments = {
                 "module_id": module_id,
-                "config": self.config.get_config_for_module(module_id),
+                "config": self.config_for_module(module_id),
                 "batch": batch[module_id],
                 "fwd_out": out,
             }
@@ -372,7 +386,7 @@ class Learner(OptimizerRegistry, Checkpointable):
             for _, optimizer in self.get_optimizers_for_module(module_id):
                 own.update(self.filter_param_dict_for_optimizer(gradients_dict, optimizer))
             if own:
-                config = self.config.get_config_for_module(module_id)
+                config = self.config_for_module(module_id)
                 result.update(
                     self.postprocess_gradients_for_module(
                         module_id=module_id, config=config, module_gradients_dict=own
@@ -427,7 +441,7 @@ class Learner(OptimizerRegistry, Checkpointable):
         self.module.add_module(module_id, self._placed(spec.build()))
         self._change_modules(new_should_module_be_updated, added=module_id, overrides=config_overrides)
         if self.rl_module_is_compatible(self.module[module_id]):
-            config = self.config.get_config_for_module(module_id)
+            config = self.config_for_module(module_id)
             self.configure_optimizers_for_module(module_id=module_id, config=config)
         return self._module_spec
 
@@ -446,6 +460,7 @@ class Learner(OptimizerRegistry, Checkpointable):
         self._check_is_built()
         self._forget_optimizers(module_id)
         self.module.remove_module(module_id)
+        self.metrics.delete(module_id, key_error=False)
         self._change_modules(new_should_module_be_updated, removed=module_id)
         return self._module_spec
 
@@ -457,6 +472,7 @@ class Learner(OptimizerRegistry, Checkpointable):
         removed: ModuleID | None = None,
         overrides: dict[str, Any] | None = None,
     ) -> None:
+        self._module_configs.clear()
         self._module_spec = MultiRLModuleSpec.from_module(self.module)
         record_modules(
             self.config, self._module_spec, to_train, added=added, removed=removed, overrides=overrides

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..._core.types import Config, ModuleID
+from ...policy.policy import PolicySpec
 from ..rl_module.multi_rl_module import MultiRLModuleSpec
 
 
@@ -28,9 +29,9 @@ def record_modules(
         overrides: settings that are different for the new module.
     """
     if added is not None:
-        config.policies.setdefault(added, None)
+        config.policies.setdefault(added, PolicySpec())
         if overrides is not None:
-            config.multi_agent(algorithm_config_overrides_per_module={added: overrides})
+            config.rl_module(algorithm_config_overrides_per_module={added: overrides})
     if removed is not None:
         config.policies.pop(removed, None)
         config.algorithm_config_overrides_per_module.pop(removed, None)

@@ -8,6 +8,7 @@ import torch
 from runtime.rllib._core.rollout import Rollout, Segments
 from runtime.rllib.algorithms.marwil import MARWILConfig
 
+torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
 OBS = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
 SPACES = {"discrete": gym.spaces.Discrete(2), "box": gym.spaces.Box(-1.0, 1.0, (2,), np.float32)}
 
@@ -134,7 +135,7 @@ def test_a_recurrent_module_learns_from_sequences():
     )
     learner = settings.build_learner()
     batch = learner.batch_from_rollout("default_policy", experience())
-    assert batch["obs"].shape == (5, 4, 3)
+    assert batch["obs"].shape == (6, 4, 3)
     assert int(batch["loss_mask"].sum()) == 14
     first = learner.update(rollouts={"default_policy": experience()})
     for _ in range(20):

@@ -14,7 +14,10 @@ from runtime.rllib.connectors.env_to_module import (
     MeanStdFilter,
     SingleAgentObservationPreprocessor,
 )
-from runtime.rllib.connectors.learner import AddNextObservationsFromEpisodesToTrainBatch, LearnerConnectorPipeline
+from runtime.rllib.connectors.learner import (
+    AddNextObservationsFromEpisodesToTrainBatch,
+    LearnerConnectorPipeline,
+)
 from runtime.rllib.connectors.module_to_env import GetActions, ModuleToEnvPipeline, NormalizeAndClipActions
 from runtime.rllib.env.single_agent_episode import SingleAgentEpisode
 from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
@@ -90,7 +93,9 @@ def test_items_of_episodes_are_under_their_ids():
     batch = {}
     ConnectorV2.add_batch_item(batch, "a", 5, episode("x"))
     ConnectorV2.add_n_batch_items(batch, "a", [6, 7], 2, episode("x"))
-    ConnectorV2.add_batch_item(batch, "a", 8, episode("y", agent_id="A", module_id="M", multi_agent_episode_id="m"))
+    ConnectorV2.add_batch_item(
+        batch, "a", 8, episode("y", agent_id="A", module_id="M", multi_agent_episode_id="m")
+    )
     assert batch == {"a": {("x",): [5, 6, 7], ("m", "A", "M"): [8]}}
     with pytest.raises(ValueError, match="3"):
         ConnectorV2.add_n_batch_items(batch, "a", [6, 7], 3)
@@ -109,13 +114,21 @@ def test_arrays_of_items_stay_arrays_until_they_are_batched():
 
 
 def test_every_item_can_be_changed():
-    batch = {"a": [1, 2], "b": {("x",): [1], ("m", "A", "M"): [2]}, "c": {("x",): [10], ("m", "A", "M"): [20]}}
+    batch = {
+        "a": [1, 2],
+        "b": {("x",): [1], ("m", "A", "M"): [2]},
+        "c": {("x",): [10], ("m", "A", "M"): [20]},
+    }
     seen = []
     ConnectorV2.foreach_batch_item_change_in_place(batch, "a", lambda item, *ids: item + 1)
     ConnectorV2.foreach_batch_item_change_in_place(
         batch, ["b", "c"], lambda items, *ids: seen.append(ids) or (items[1], items[0])
     )
-    assert batch == {"a": [2, 3], "b": {("x",): [10], ("m", "A", "M"): [20]}, "c": {("x",): [1], ("m", "A", "M"): [2]}}
+    assert batch == {
+        "a": [2, 3],
+        "b": {("x",): [10], ("m", "A", "M"): [20]},
+        "c": {("x",): [1], ("m", "A", "M"): [2]},
+    }
     assert seen == [("x", None, None), ("m", "A", "M")]
     with pytest.raises(ValueError, match="'zzz'"):
         ConnectorV2.foreach_batch_item_change_in_place(batch, "zzz", lambda item, *ids: item)
@@ -261,6 +274,12 @@ def test_a_subclass_with_its_own_call_does_not_work_on_columns():
     def works(piece):
         return EnvToModulePipeline(connectors=[piece]).vectorized() is not None
 
-    assert [works(cls()) for cls in (Special, Default, Settings, Both, Preprocessor)] == [False, False, True, True, False]
+    assert [works(cls()) for cls in (Special, Default, Settings, Both, Preprocessor)] == [
+        False,
+        False,
+        True,
+        True,
+        False,
+    ]
     with pytest.raises(NotImplementedError, match="Append has no on_vector_step"):
         Append().on_vector_step(None)

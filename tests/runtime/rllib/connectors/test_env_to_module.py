@@ -60,7 +60,9 @@ class Stateful:
 
 def run(piece, episodes, *, batch=None, rl_module=None, shared_data=None):
     shared_data = {} if shared_data is None else shared_data
-    return piece(rl_module=rl_module, batch={} if batch is None else batch, episodes=episodes, shared_data=shared_data)
+    return piece(
+        rl_module=rl_module, batch={} if batch is None else batch, episodes=episodes, shared_data=shared_data
+    )
 
 
 def started(*observations, **kwargs):
@@ -111,7 +113,9 @@ def test_items_of_stateful_modules_get_a_time_dimension():
     shared = {}
     episodes = started(np.zeros(3), np.ones(3))
     batch = run(AddObservationsFromEpisodesToBatch(), episodes)
-    batch = run(AddTimeDimToBatchAndZeroPad(), episodes, batch=batch, rl_module=Stateful(), shared_data=shared)
+    batch = run(
+        AddTimeDimToBatchAndZeroPad(), episodes, batch=batch, rl_module=Stateful(), shared_data=shared
+    )
     batch = run(BatchIndividualItems(), episodes, batch=batch, rl_module=Stateful())
     assert batch["obs"].shape == (2, 1, 3)
     assert shared["_added_single_ts_time_rank"]
@@ -121,7 +125,9 @@ def test_agents_are_mapped_to_modules():
     episode = multi_agent(A=np.zeros(2), B=np.ones(2))
     shared = {}
     batch = run(AddObservationsFromEpisodesToBatch(), [episode])
-    piece = AgentToModuleMapping(rl_module_specs={"A_module": None, "B_module": None}, agent_to_module_mapping_fn=None)
+    piece = AgentToModuleMapping(
+        rl_module_specs={"A_module": None, "B_module": None}, agent_to_module_mapping_fn=None
+    )
     batch = run(piece, [episode], batch=batch, shared_data=shared)
     batch = run(BatchIndividualItems(multi_agent=True), [episode], batch=batch)
     assert {module: columns["obs"].tolist() for module, columns in batch.items()} == {
@@ -138,7 +144,9 @@ def test_spaces_of_modules_are_those_of_their_agents():
         return {"A": "p", "B": "q", "C": "q"}[agent]
 
     def piece(fn, modules=("p", "q")):
-        return AgentToModuleMapping(agents, agents, rl_module_specs=set(modules), agent_to_module_mapping_fn=fn)
+        return AgentToModuleMapping(
+            agents, agents, rl_module_specs=set(modules), agent_to_module_mapping_fn=fn
+        )
 
     assert piece(mapping).observation_space == spaces.Dict({"p": spaces.Discrete(2), "q": spaces.Discrete(3)})
     with pytest.raises(ValueError, match="different"):
@@ -245,8 +253,8 @@ def test_columns_of_frames_are_stacked_per_environment():
 # ------------------------------------------------------------ mean and deviation
 
 
-def test_statistics_of_parts_are_those_of_all(seed=3):
-    values = np.random.default_rng(seed).normal(5, 3, (50, 2))
+def test_statistics_of_parts_are_those_of_all():
+    values = np.random.default_rng(3).normal(5, 3, (50, 2))
     whole, parts = RunningStats((2,)), RunningStats((2,))
     whole.push(values)
     for part in np.split(values, [1, 7, 7, 30]):
@@ -302,7 +310,10 @@ def test_agents_have_statistics_of_their_own():
     space = spaces.Dict({name: spaces.Box(-np.inf, np.inf, (1,), np.float32) for name in "AB"})
     piece = MeanStdFilter(input_observation_space=space, multi_agent=True)
     run(piece, [multi_agent(A=np.ones(1), B=np.ones(1)), multi_agent(A=np.ones(1))])
-    assert {agent: state["running_stats"][0]["count"] for agent, state in piece.get_state().items()} == {"A": 2, "B": 1}
+    assert {agent: state["running_stats"][0]["count"] for agent, state in piece.get_state().items()} == {
+        "A": 2,
+        "B": 1,
+    }
     with pytest.raises(ValueError, match="multi_agent=True"):
         run(MeanStdFilter(input_observation_space=space["A"]), [multi_agent(A=np.ones(1))])
 

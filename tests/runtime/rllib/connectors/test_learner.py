@@ -52,7 +52,9 @@ def episode(id_="x", length=3, *, numpy=True, first=0, **kwargs):
 
 def run(piece, episodes, *, batch=None, rl_module=None, shared_data=None):
     shared_data = {} if shared_data is None else shared_data
-    return piece(rl_module=rl_module, batch={} if batch is None else batch, episodes=episodes, shared_data=shared_data)
+    return piece(
+        rl_module=rl_module, batch={} if batch is None else batch, episodes=episodes, shared_data=shared_data
+    )
 
 
 def batched(pieces, episodes, **kwargs):
@@ -98,7 +100,11 @@ def test_columns_that_are_there_stay():
 def test_episodes_get_an_extra_step(numpy):
     ended, cut = episode("x", 2, numpy=numpy, terminated=True), episode("y", 1, numpy=numpy)
     shared = {}
-    batch = batched([AddOneTsToEpisodesAndTruncate(), AddColumnsFromEpisodesToTrainBatch()], [ended, cut], shared_data=shared)
+    batch = batched(
+        [AddOneTsToEpisodesAndTruncate(), AddColumnsFromEpisodesToTrainBatch()],
+        [ended, cut],
+        shared_data=shared,
+    )
     assert (len(ended), len(cut)) == (3, 2)
     assert (ended.is_truncated, cut.is_truncated) == (False, True)
     assert ended.get_observations(-1).tolist() == ended.get_observations(-2).tolist() == [2]
@@ -189,7 +195,13 @@ def test_frames_of_a_learner_are_stacked_from_the_lookback(numpy):
 
 
 def test_frames_that_runners_stacked_stay():
-    made = SingleAgentEpisode("x", observations=[np.array([0.0, t]) for t in range(3)], actions=[0, 0], rewards=[0.0, 0.0], len_lookback_buffer=0)
+    made = SingleAgentEpisode(
+        "x",
+        observations=[np.array([0.0, t]) for t in range(3)],
+        actions=[0, 0],
+        rewards=[0.0, 0.0],
+        len_lookback_buffer=0,
+    )
     piece = FrameStackingLearner(spaces.Box(0, 9, (2,), np.float32), num_frames=2)
     rollout = to_rollout([made])
     assert piece.on_rollout(rollout) is rollout
@@ -198,7 +210,9 @@ def test_frames_that_runners_stacked_stay():
 
 @pytest.mark.parametrize("numpy", [True, False])
 def test_a_learner_flattens_what_runners_did_not(numpy):
-    made = SingleAgentEpisode("x", observations=[2, 0, 1], actions=[0, 0], rewards=[0.0, 0.0], len_lookback_buffer=0)
+    made = SingleAgentEpisode(
+        "x", observations=[2, 0, 1], actions=[0, 0], rewards=[0.0, 0.0], len_lookback_buffer=0
+    )
     made = made.to_numpy() if numpy else made
     piece = FlattenObservations(spaces.Discrete(3), as_learner_connector=True)
     assert batched([piece], [made])["obs"].tolist() == [[0, 0, 1], [1, 0, 0]]
@@ -220,3 +234,14 @@ def test_the_pipeline_logs_what_went_through():
     assert logged["learner_connector_sum_episodes_length_in"] == 5
     assert logged["learner_connector_sum_episodes_length_out"] == 7
     assert "connectors" in logged["learner_connector"]["timers"]
+
+
+def test_chunks_of_one_agents_episode_are_kept_apart():
+    chunks = [episode("x", n, agent_id="A", module_id="p", multi_agent_episode_id="m") for n in (2, 1)]
+    batch = {}
+    for piece in (
+        AddOneTsToEpisodesAndTruncate(),
+        AddObservationsFromEpisodesToBatch(as_learner_connector=True),
+    ):
+        run(piece, chunks, batch=batch)
+    assert list(batch["obs"]) == list(batch["loss_mask"]) == [("m_0", "A", "p"), ("m_1", "A", "p")]

@@ -52,7 +52,9 @@ def test_actions_are_sampled_or_the_most_likely():
         batch = run(GetActions(), {"action_dist_inputs": logits}, rl_module=Module(), explore=explore)
         assert batch["actions"].tolist() == [1, 0]
         assert batch["action_logp"].tolist() == pytest.approx([0, 0])
-    batch = run(GetActions(), {"action_dist_inputs": logits, "actions": "mine"}, rl_module=Module(), explore=True)
+    batch = run(
+        GetActions(), {"action_dist_inputs": logits, "actions": "mine"}, rl_module=Module(), explore=True
+    )
     assert set(batch) == {"action_dist_inputs", "actions"}
     assert batch["actions"] == "mine"
 

@@ -1,5 +1,7 @@
 """Episodes through pipelines (the slow path) and whole columns (the fast path) give the same batches."""
 
+import dataclasses
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from runtime.rllib.connectors.env_to_module import (
     MeanStdFilter,
     PrevActionsPrevRewards,
 )
+from runtime.rllib.connectors.learner import AddNextObservationsFromEpisodesToTrainBatch
 from runtime.rllib.connectors.vector_step import VectorStep
 from runtime.rllib.env.single_agent_episode import SingleAgentEpisode
 
@@ -133,32 +136,59 @@ class Nothing(ConnectorV2):
         return batch
 
 
-@pytest.mark.parametrize("model_config", [{}, {"use_lstm": True, "max_seq_len": 5, "lstm_cell_size": 8}])
-def test_learners_of_ppo_get_the_same_batches(model_config):
+@pytest.fixture
+def ppo():
+    """A function: the runner's rollouts, and learners of PPO of the same weights with different connectors."""
     pytest.importorskip("torch")
     from runtime.rllib.algorithms.ppo import PPOConfig
-    from runtime.rllib.core.learner.training_data import TrainingData
     from runtime.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
-    config = PPOConfig().environment("CartPole-v1").rl_module(model_config=model_config)
-    config.env_runners(num_env_runners=0, num_envs_per_env_runner=4).debugging(seed=1)
-    runner = SingleAgentEnvRunner(config=config)
-    data = runner.collect(env_steps=200).rollouts
-    spec = config.get_multi_rl_module_spec(env=runner.env, inference_only=False)
-    batches = []
-    for connector in (None, lambda *spaces: Nothing()):
-        settings = config.copy(copy_frozen=False).learners(learner_connector=connector)
-        learner = settings.get_default_learner_class()(config=settings, module_spec=spec)
-        learner.build()
-        if batches:
-            learner.module.set_state(weights)
-        else:
-            weights = learner.module.get_state()
-        batches.append(learner.batch_from_data(TrainingData(rollouts=data))["default_policy"])
-    fast, slow = batches
+    def make(model_config, *connectors):
+        config = PPOConfig().environment("CartPole-v1").rl_module(model_config=model_config)
+        config.env_runners(num_env_runners=0, num_envs_per_env_runner=4).debugging(seed=1)
+        runner = SingleAgentEnvRunner(config=config)
+        spec = config.get_multi_rl_module_spec(env=runner.env, inference_only=False)
+        learners = []
+        for connector in connectors:
+            settings = config.copy(copy_frozen=False).learners(learner_connector=connector)
+            learner = settings.get_default_learner_class()(config=settings, module_spec=spec)
+            learner.build()
+            learner.module.set_state((learners or [learner])[0].module.get_state())
+            learners.append(learner)
+        return runner.collect(env_steps=200).rollouts, learners
+
+    return make
+
+
+@pytest.mark.parametrize("model_config", [{}, {"use_lstm": True, "max_seq_len": 5, "lstm_cell_size": 8}])
+def test_learners_of_ppo_get_the_same_batches(ppo, model_config):
+    from runtime.rllib.core.learner.training_data import TrainingData
+
+    data, learners = ppo(model_config, None, lambda *spaces: Nothing())
+    fast, slow = (
+        learner.batch_from_data(TrainingData(rollouts=data))["default_policy"] for learner in learners
+    )
     names = {"obs", "actions", "action_logp", "action_dist_inputs", "advantages", "value_targets"}
     assert names <= fast.keys() & slow.keys()
     rows_of_fast = fast["loss_mask"].bool() if "loss_mask" in fast else slice(None)
     rows_of_slow = slow["loss_mask"].bool()
     for name in names:
         assert np.allclose(fast[name][rows_of_fast], slow[name][rows_of_slow], atol=1e-5), name
+
+
+def test_learners_stay_with_columns_if_their_pieces_do(ppo):
+    from runtime.rllib.core.learner.training_data import TrainingData
+
+    class Doubled(AddNextObservationsFromEpisodesToTrainBatch):
+        def on_rollout(self, rollout):
+            rollout = super().on_rollout(rollout)
+            return dataclasses.replace(
+                rollout, columns={**rollout.columns, "obs": 2 * rollout.columns["obs"]}
+            )
+
+    data, (plain, doubled) = ppo({}, None, lambda *spaces: Doubled())
+    before, after = (
+        learner.batch_from_data(TrainingData(rollouts=data))["default_policy"] for learner in (plain, doubled)
+    )
+    assert len(after["obs"]) == data["default_policy"].rows
+    assert np.allclose(after["obs"], 2 * before["obs"])

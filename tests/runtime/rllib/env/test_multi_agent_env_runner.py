@@ -102,7 +102,7 @@ def test_agents_that_come_and_go(seed: int, calls: list[int], by_episodes: bool)
     runner = runner_of(envs=1, env_config={"seed": seed})
     env = Crowd.made[-1]
     finished: dict[Any, float] = {}
-    runner._counted.finished = lambda episode: finished.update(  # type: ignore[method-assign]
+    runner.counted.finished = lambda episode: finished.update(  # type: ignore[method-assign]
         {len(finished): episode.agent_returns}  # type: ignore[dict-item]
     )
     in_rows: dict[Any, float] = defaultdict(float)
@@ -234,7 +234,6 @@ def test_callbacks_see_episodes() -> None:
     for _ in range(6):
         collected = runner.collect(env_steps=10)
         assert collected.env_steps == 10
-        assert collected.episodes
     kinds = Counter(kind for kind, _ in seen)
     assert kinds["step"] == 60
     assert kinds["created"] == kinds["start"] == kinds["end"] + 1 > 1
@@ -270,7 +269,9 @@ def test_a_failed_environment_is_made_anew_if_it_is_asked_for(caplog: pytest.Log
 
 def test_recurrent_modules() -> None:
     config = config_of(make_multi_agent("CartPole-v1"), env_config={"num_agents": 2}, envs=2)
-    config.rl_module(model_config={"fcnet_hiddens": [4], "use_lstm": True, "lstm_cell_size": 5})
+    config.rl_module(
+        model_config={"fcnet_hiddens": [4], "use_lstm": True, "lstm_cell_size": 5, "vf_share_layers": True}
+    )
     runner = MultiAgentEnvRunner(config=config)
     first = runner.collect(env_steps=20).rollouts["p0"]
     second = runner.collect(env_steps=20).rollouts["p0"]

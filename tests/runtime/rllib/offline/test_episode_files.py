@@ -59,9 +59,8 @@ def test_steps_that_are_listed_and_a_lookback_are_read():
     state["rewards"] = listed([9.0, 0.5, 1.5])
     state["extra_model_outputs"] = None
     back = decode_episodes([msgspec.msgpack.encode(state)])
-    assert back.columns["obs"].tolist() == [[0.0, 0.0], [1.0, 1.0]] and back.final_obs.tolist() == [
-        [2.0, 2.0]
-    ]
+    assert back.columns["obs"].tolist() == [[0.0, 0.0], [1.0, 1.0]]
+    assert back.final_obs.tolist() == [[2.0, 2.0]]
     assert back.columns["actions"].tolist() == [0, 1]
     assert back.columns["rewards"].tolist() == [0.5, 1.5]
 

@@ -31,7 +31,7 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
 
     def batch_from_rollout(self, module_id: ModuleID, rollout: Rollout) -> dict[str, Any]:
         """Rows, or sequences of a recurrent module, with advantages (standardized over all rows) and value targets."""
-        config = self.config.get_config_for_module(module_id)
+        config = self.config_for_module(module_id)
         module = self.module[module_id].unwrapped()
         if module.is_stateful():
             return self._sequences_from_rollout(module, config, rollout)

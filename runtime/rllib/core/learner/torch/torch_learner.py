@@ -19,6 +19,7 @@ from ..learner import Batch, Learner
 from ..optimizers import ParamDict
 from ..training_data import row_count
 from .batches import Sequences, as_tensor, take, tensors, through_sequences
+from .fused_adam import FusedAdam
 from .gradients import average_over_learners, clip, global_norm
 
 
@@ -72,7 +73,7 @@ class TorchLearner(Learner):
 
     def configure_optimizers_for_module(self, module_id: ModuleID, config: Config | None = None) -> None:
         """Registers one Adam for the module, with `lr` of the config."""
-        config = config or self.config.get_config_for_module(module_id)
+        config = config or self.config_for_module(module_id)
         params = [param for param in self.get_parameters(self.module[module_id]) if param.requires_grad]
         if params:
             self.register_optimizer(
@@ -84,7 +85,9 @@ class TorchLearner(Learner):
 
     def new_adam(self, params: Sequence[torch.Tensor], **kwargs: Any) -> torch.optim.Adam:
         """An Adam that makes its step in one fused operation where the device has that."""
-        return torch.optim.Adam(params, fused=self._device.type in ("cpu", "cuda"), **kwargs)
+        if self._device.type in ("cpu", "cuda"):
+            return FusedAdam(params, **kwargs)
+        return torch.optim.Adam(params, **kwargs)
 
     def get_parameters(self, module: RLModule) -> Sequence[Any]:
         """The parameters of a module; none if it is no torch module."""
@@ -205,7 +208,7 @@ class TorchLearner(Learner):
         self, *, module_id: ModuleID, config: Config | None = None, module_gradients_dict: ParamDict
     ) -> ParamDict:
         """Clips the gradients of each optimizer as `grad_clip` and `grad_clip_by` of the config say."""
-        config = config or self.config.get_config_for_module(module_id)
+        config = config or self.config_for_module(module_id)
         if config.grad_clip is None and not config.log_gradients:
             return module_gradients_dict
         for name, optimizer in self.get_optimizers_for_module(module_id):

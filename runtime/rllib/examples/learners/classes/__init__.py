@@ -1,0 +1,1 @@
+"""Classes of learners of the examples."""

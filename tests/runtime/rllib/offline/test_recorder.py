@@ -1,0 +1,91 @@
+"""Files of recorded experience."""
+
+import types
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from runtime.rllib._core.rollout import Rollout, Segments, concatenate
+from runtime.rllib._core.tables import rollout_from_table
+from runtime.rllib.offline.episode_files import decode_episodes
+from runtime.rllib.offline.recorder import Recorder
+
+
+def settings(path, **changes):
+    fields = {
+        "output": str(path),
+        "output_filesystem": None,
+        "output_filesystem_kwargs": {},
+        "output_write_episodes": False,
+        "output_write_method": "write_parquet",
+        "output_write_method_kwargs": {},
+        "output_compress_columns": ["obs"],
+        "output_max_rows_per_file": None,
+        "output_write_remaining_data": False,
+    }
+    return types.SimpleNamespace(**{**fields, **changes})
+
+
+def rollout(number, rows=6):
+    segments = Segments(np.array([rows]), np.array([True]), np.array([False]), [f"e{number}"], np.array([0]))
+    obs = (100 * number + np.arange(rows * 2, dtype=np.float32)).reshape(rows, 2)
+    columns = {"obs": obs, "actions": np.arange(rows), "rewards": np.ones(rows, np.float32)}
+    return Rollout(columns, segments, np.zeros((1, 2), np.float32))
+
+
+def read(folder):
+    """Runs of runner 3 -> rows."""
+    return {path.name: pq.read_table(path) for path in sorted(folder.glob("cartpole/run-*"))}
+
+
+def as_rollout(table):
+    from runtime.data.block import BlockAccessor
+
+    return rollout_from_table(BlockAccessor(table).to_numpy())
+
+
+def test_each_sample_is_a_file_of_columns(tmp_path):
+    recorder = Recorder(settings(tmp_path), "cartpole", 3)
+    for number in range(2):
+        recorder.add({"default_policy": rollout(number)})
+    recorder.close()
+    files = read(tmp_path)
+    assert list(files) == ["run-000003-00001", "run-000003-00002"]
+    both = concatenate([as_rollout(table) for table in files.values()])
+    expected = concatenate([rollout(0), rollout(1)])
+    np.testing.assert_array_equal(both.columns["obs"], expected.columns["obs"])
+    np.testing.assert_array_equal(both.next_obs(), expected.next_obs())
+    assert both.segments.episode_ids == ["e0", "e1"]
+    metadata = pq.read_metadata(tmp_path / "cartpole" / "run-000003-00001" / "part-000000.parquet")
+    assert metadata.row_group(0).column(0).compression == "LZ4"
+
+
+@pytest.mark.parametrize("writes_rest", [False, True])
+def test_files_have_the_rows_that_were_asked_for(tmp_path, writes_rest):
+    limits = {"output_max_rows_per_file": 4, "output_write_remaining_data": writes_rest}
+    recorder = Recorder(settings(tmp_path, **limits), "cartpole", 3)
+    recorder.add({"default_policy": rollout(0)})
+    assert recorder.buffered_rows == 2
+    recorder.add({"default_policy": rollout(1, rows=9)})
+    assert recorder.buffered_rows == 3
+    recorder.close()
+    assert [table.num_rows for table in read(tmp_path).values()] == [4, 4, 4, 3][: 3 + writes_rest]
+
+
+def test_rows_may_be_whole_episodes(tmp_path):
+    limits = {"output_max_rows_per_file": 2, "output_write_episodes": True}
+    recorder = Recorder(settings(tmp_path, **limits), "cartpole", 3)
+    for number in range(3):
+        recorder.add({"default_policy": rollout(number)})
+    (table,) = read(tmp_path).values()
+    back = decode_episodes(table["item"].to_pylist())
+    assert back.segments.episode_ids == ["e0", "e1"]
+    assert recorder.buffered_rows == 1
+
+
+def test_an_unwritable_folder_is_an_error(tmp_path):
+    (tmp_path / "file").write_text("")
+    recorder = Recorder(settings(tmp_path / "file"), "cartpole", 1)
+    with pytest.raises(OSError, match="file"):
+        recorder.add({"default_policy": rollout(0)})
