@@ -16,7 +16,7 @@ from typing import Final
 from runtime._core.fsm import Edge, Machine
 
 SLOW_FACTOR: Final = 3.0
-"""A runner is slow when it takes so many times as long per step as the others have taken in the round."""
+"""A runner is slow when it takes so many times as long per step as others have taken, or all in rounds before."""
 SLOW_GRACE_S: Final = 0.25
 """And so many seconds longer."""
 FAILED_STARTS: Final = 3
@@ -161,8 +161,15 @@ class Runners:
 class Round:
     """One request for steps, or for episodes: the unit does not matter here."""
 
-    def __init__(self, wanted: int, now: float, timeout_s: float | None) -> None:
+    def __init__(self, wanted: int, now: float, timeout_s: float | None, pace: float | None = None) -> None:
+        """
+        Args:
+            wanted: steps, or episodes.
+            timeout_s: when to end with what there is.
+            pace: what runners took in rounds before, in seconds per step or episode.
+        """
         self.missing = wanted
+        self._pace = pace
         self._deadline = None if timeout_s is None else now + timeout_s
         self._running: dict[int, tuple[int, float]] = {}  # amount and start, by runner
         self._paces: list[float] = []  # seconds per unit
@@ -201,6 +208,11 @@ class Round:
         """A runner will give nothing: its share is open again."""
         self._running.pop(number, None)
 
+    @property
+    def pace(self) -> float | None:
+        """Seconds per step or episode that runners take, in this round or before; None if that is not known."""
+        return statistics.median(self._paces) if self._paces else self._pace
+
     def is_over(self, now: float) -> bool:
         """Whether there is enough, or the time is up."""
         return self.missing <= 0 or (self._deadline is not None and now >= self._deadline)
@@ -212,13 +224,13 @@ class Round:
     def look_in(self, now: float) -> float | None:
         """Seconds until there is something to decide though nothing happens: a runner is slow, or the time is up."""
         times = [] if self._deadline is None else [self._deadline]
-        if self._paces:
+        if self.pace is not None:
             times += [self._slow_at(number) for number in self._running if not self._is_slow(number, now)]
         return max(0.0, min(times) - now) if times else None
 
     def _is_slow(self, number: int, now: float) -> bool:
-        return bool(self._paces) and now >= self._slow_at(number)
+        return self.pace is not None and now >= self._slow_at(number)
 
     def _slow_at(self, number: int) -> float:
         amount, began = self._running[number]
-        return began + SLOW_FACTOR * amount * statistics.median(self._paces) + SLOW_GRACE_S
+        return began + SLOW_FACTOR * amount * (self.pace or 0.0) + SLOW_GRACE_S

@@ -55,6 +55,7 @@ class EnvRunnerGroup(RunnerCalls):
         self._local: EnvRunner | None = None
         self._spaces: dict[str, tuple[Any, Any]] | None = None if spaces is None else dict(spaces)
         self._weights_seq = 0
+        self._paces: dict[str, float | None] = {}  # see Round
         self._state_ref: Any = None  # what new runners are told first
         self._creator = env_creator
         if env_creator is None and config.env is not None and not config.is_multi_agent:
@@ -206,13 +207,14 @@ class EnvRunnerGroup(RunnerCalls):
         wanted = episodes if episodes is not None else env_steps
         if wanted is None:
             unit, wanted = self._fragments()
-        work, results = Round(wanted, now, timeout_s), list[Collected]()
+        work, results = Round(wanted, now, timeout_s, self._paces.get(unit)), list[Collected]()
         actors = self._actors
         while True:
             now = time.monotonic()
             for ended in actors.take((COLLECT,)):
                 self._took(ended, work, unit, results, max_weights_age)
             if work.is_over(now):
+                self._paces[unit] = work.pace
                 return results
             free = [number for number in actors.runners.ready if not actors.called(number, COLLECT)]
             for number, amount in work.calls(free, now):
