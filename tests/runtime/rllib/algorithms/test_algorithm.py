@@ -13,6 +13,7 @@ import torch
 from runtime.rllib.algorithms.algorithm import Algorithm
 from runtime.rllib.algorithms.ppo.ppo import PPO, PPOConfig
 from runtime.rllib.callbacks.callbacks import RLlibCallback
+from runtime.rllib.connectors.env_to_module import MeanStdFilter
 from runtime.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from runtime.rllib.env.multi_agent_env import make_multi_agent
 
@@ -315,3 +316,22 @@ def test_resources_of_a_trial() -> None:
 def test_the_old_stack_says_what_to_use(call: Any, hint: str) -> None:
     with pytest.raises(ValueError, match=hint):
         call(PPO.__new__(PPO))
+
+
+def test_connectors_are_part_of_a_checkpoint(built: Any, tmp_path: pathlib.Path) -> None:
+    config = small().env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
+    algo = built(config)
+    algo.train()
+    path = algo.save_to_path(tmp_path)
+    assert (tmp_path / "env_runner" / "env_to_module_connector").is_dir()
+    again = Algorithm.from_checkpoint(path)
+    try:
+        one, two = (each.env_runner.get_state("env_to_module_connector") for each in (algo, again))
+        stats = [
+            each["env_to_module_connector"]["000_MeanStdFilter"][None]["running_stats"][0]
+            for each in (one, two)
+        ]
+        assert stats[0]["count"] == stats[1]["count"] > 64
+        np.testing.assert_array_equal(stats[0]["mean"], stats[1]["mean"])
+    finally:
+        again.stop()
