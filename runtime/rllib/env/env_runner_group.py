@@ -110,7 +110,7 @@ class EnvRunnerGroup(RunnerCalls):
     def get_spaces(self) -> dict[str, tuple[Any, Any]]:
         """Pairs of observation and action space, as `EnvRunner.get_spaces` gives them."""
         if self._spaces is None:
-            if self._local is not None and self._local.env is not None:
+            if self._local is not None and (self._local.env is not None or not self._count):
                 self._spaces = self._local.get_spaces()
             elif self._count:
                 self._spaces = self._known_spaces()
