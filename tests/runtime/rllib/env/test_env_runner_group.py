@@ -166,16 +166,17 @@ def test_a_runner_that_cannot_be_made_fails_the_group_with_the_reason() -> None:
     group.stop()
 
 
-def test_failures_that_are_not_to_be_tolerated_are_raised() -> None:
+def test_errors_are_raised_at_once_or_after_some_restarts() -> None:
     class Broken(Counter):
         def step(self, action: Any) -> Any:
             raise RuntimeError("broken step")
 
-    config = Settings(lambda _: Broken(), num_env_runners=1, restart_failed_env_runners=False)
-    group = EnvRunnerGroup(config=config)
-    with pytest.raises(RayTaskError, match="broken step"):
-        group.collect(env_steps=10)
-    group.stop()
+    for restart, error in ((False, RayTaskError), (True, EnvRunnerFailedError)):
+        config = Settings(lambda _: Broken(), num_env_runners=1, restart_failed_env_runners=restart)
+        group = EnvRunnerGroup(config=config)
+        with pytest.raises(error, match="broken step"):
+            group.collect(env_steps=10)
+        group.stop()
 
 
 def test_without_remote_runners_the_local_one_samples() -> None:
