@@ -37,7 +37,13 @@ class Counter(gymnasium.Env):
         self.t += 1
         over = self.t >= self.lengths[self.episode % len(self.lengths)]
         info = {"t": self.t} if self.infos else {}
-        return self._observation(), float(self.t), over and not self.episode % 2, over and bool(self.episode % 2), info
+        return (
+            self._observation(),
+            float(self.t),
+            over and not self.episode % 2,
+            over and bool(self.episode % 2),
+            info,
+        )
 
 
 class Failing(Counter):

@@ -121,7 +121,7 @@ def test_what_an_episode_refuses() -> None:
     episode.add_env_step({"a": 5, "b": 5}, {"a": 40, "b": 40}, {}, terminateds={"a": True})
     with pytest.raises(MultiAgentEnvError, match="'a' had terminated"):
         episode.add_env_step({"a": 6}, {"b": 50}, {})
-    with pytest.raises(MultiAgentEnvError, match="'b' got an observation .* did not act"):
+    with pytest.raises(MultiAgentEnvError, match=r"'b' got an observation .* did not act"):
         episode.add_env_step({"b": 6}, {}, {})
     done = MultiAgentEpisode(
         observations=[{"a": 0}, {"a": 1}], actions=[{"a": 0}], rewards=[{"a": 0}], terminateds=True

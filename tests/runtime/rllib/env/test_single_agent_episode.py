@@ -119,7 +119,9 @@ def test_getters_and_setters(as_arrays: bool) -> None:
 
 
 def test_infos_are_there_though_nobody_gave_any() -> None:
-    tested = SingleAgentEpisode(observations=[1, 2, 3], actions=[1, 2], rewards=[1.0, 2.0], len_lookback_buffer=0)
+    tested = SingleAgentEpisode(
+        observations=[1, 2, 3], actions=[1, 2], rewards=[1.0, 2.0], len_lookback_buffer=0
+    )
     assert not tested.has_infos
     assert tested.get_infos() == [{}, {}, {}]
 
@@ -137,9 +139,7 @@ def test_cutting_and_joining_gives_the_episode_again(
     expected = [t + 0.5 for t in range(first - seen, first)]
     assert two.get_rewards(slice(-seen, 0), neg_index_as_lookback=True) == expected
     for t in range(first, 6):
-        two.add_env_step(
-            t + 1, 10 + t, t + 0.5, {"i": t + 1}, extra_model_outputs={"action_logp": -float(t)}
-        )
+        two.add_env_step(t + 1, 10 + t, t + 0.5, {"i": t + 1}, extra_model_outputs={"action_logp": -float(t)})
     if first_numpy:
         one.to_numpy()
     if second_numpy:
@@ -222,7 +222,9 @@ def leaf(rng: np.random.Generator, rows: int) -> dict[str, Any]:
     return {"a": rng.normal(size=(rows, 2)).astype(np.float32), "b": (rng.integers(0, 9, rows),)}
 
 
-segment_ends = st.lists(st.tuples(st.integers(1, 5), st.sampled_from(["", "terminated", "truncated"])), min_size=1)
+segment_ends = st.lists(
+    st.tuples(st.integers(1, 5), st.sampled_from(["", "terminated", "truncated"])), min_size=1
+)
 
 
 @given(segment_ends, st.integers(0, 2**16), st.booleans(), st.booleans())
@@ -270,9 +272,7 @@ def test_a_rollout_becomes_episodes_and_the_same_rollout_again(
         (rollout.final_obs, again.final_obs),
         (rollout.state_in or {}, again.state_in or {}),
     ):
-        assert all(
-            np.array_equal(a, b) for a, b in zip(trees.leaves(one), trees.leaves(other), strict=True)
-        )
+        assert all(np.array_equal(a, b) for a, b in zip(trees.leaves(one), trees.leaves(other), strict=True))
 
 
 def test_views_share_the_arrays_of_the_rollout() -> None:

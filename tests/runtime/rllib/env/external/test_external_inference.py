@@ -76,7 +76,10 @@ def test_episodes_come_as_they_were(runner: EnvRunnerServerForExternalInference)
         np.testing.assert_array_equal(got[1].get_observations(), first.get_observations())
         assert got[1].get_extra_model_outputs("action_logp").dtype == np.float32
         rest = first.cut()
-        rest.add_env_step(np.ones(4), 1, 2.0, {}, truncated=True)
+        outputs = {"action_logp": np.float32(-1), "action_dist_inputs": np.ones(2, np.float32)}
+        rest.add_env_step(
+            np.ones(4, np.float32), np.int64(1), 2.0, {}, truncated=True, extra_model_outputs=outputs
+        )
         client.send_episodes([rest])
         collected = runner.collect(deadline_s=10)
         assert collected.env_steps == 1
@@ -128,8 +131,8 @@ def test_a_client_may_come_again(runner: EnvRunnerServerForExternalInference) ->
 
 def test_without_episodes_in_time_there_are_none(runner: EnvRunnerServerForExternalInference) -> None:
     assert runner.collect(deadline_s=0.01).env_steps == 0
+    runner.stop()
     with pytest.raises(ConnectionError, match="No environment runner listens"):
-        runner.stop()
         RLlinkClient(port=runner.port, timeout_s=0.1)
     with pytest.raises(AssertionError, match="does not listen"):
         runner.assert_healthy()

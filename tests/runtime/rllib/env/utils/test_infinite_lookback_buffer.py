@@ -55,7 +55,9 @@ def test_get(as_arrays: bool, indices: Any, lookback: bool, fill: Any, expected:
     assert isinstance(found, np.ndarray | np.generic | int) == (as_arrays or not isinstance(expected, list))
 
 
-@given(st.integers(0, 6), st.integers(0, 4), st.integers(-9, 9), st.integers(-9, 9), st.booleans(), st.booleans())
+@given(
+    st.integers(0, 6), st.integers(0, 4), st.integers(-9, 9), st.integers(-9, 9), st.booleans(), st.booleans()
+)
 def test_a_slice_with_fill_is_what_its_steps_are(
     steps: int, lookback: int, start: int, length: int, is_lookback: bool, as_arrays: bool
 ) -> None:
@@ -153,7 +155,9 @@ def test_one_hot_counts_from_the_start_of_the_space_and_takes_batches() -> None:
 
 def test_fill_knows_the_shape_from_the_space_if_there_are_no_items() -> None:
     tested = InfiniteLookbackBuffer(space=spaces.Box(0, 1, (2,), np.float32))
-    assert [item.tolist() for item in tested.get(slice(-1, 1), neg_index_as_lookback=True, fill=4.0)] == [[4, 4]] * 2
+    assert [item.tolist() for item in tested.get(slice(-1, 1), neg_index_as_lookback=True, fill=4.0)] == [
+        [4, 4]
+    ] * 2
 
 
 def test_add() -> None:
