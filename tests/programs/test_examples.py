@@ -10,7 +10,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
-ARGUMENTS = {"grpo.py": ["--steps", "12"], "index_stdlib.py": ["--limit", "60"]}
+ARGUMENTS = {"index_stdlib.py": ["--limit", "60"]}
 NEEDED = {"grpo.py": "torch"}  # packages that are not always installed
 EXPECTED = {
     "hello.py": "squares: [0, 1, 4, 9, 16, 25, 36, 49, 64, 81]",
