@@ -74,6 +74,7 @@ class SingleAgentEnvRunner(EnvRunner):
         self._seed: int | None = None
         if self.config.seed is not None:
             self._seed = int(self.config.seed) + 10_000 * self.worker_index
+        self._is_seeded = False  # environments get the seed with their first reset only
         self._rng = np.random.default_rng(self._seed)
         self._weights_seq = 0
         self._needs_reset = True
@@ -405,11 +406,11 @@ class SingleAgentEnvRunner(EnvRunner):
     def _reset_env(self) -> tuple[Any, Any]:
         while True:
             try:
-                observations, infos = self.env.reset(seed=self._seed if self._needs_reset else None)
+                observations, infos = self.env.reset(seed=None if self._is_seeded else self._seed)
             except Exception as error:
                 self._remake(error)
                 continue
-            self._needs_reset, self._resetting = False, None
+            self._needs_reset, self._resetting, self._is_seeded = False, None, True
             return observations, infos
 
     def _try_step(self, actions: Any, explore: bool) -> tuple[Any, ...] | None:
@@ -511,7 +512,7 @@ class SingleAgentEnvRunner(EnvRunner):
         if self.module is not None and _is_wanted(COMPONENT_RL_MODULE, components, not_components):
             state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
             state[names.WEIGHTS_SEQ_NO] = self._weights_seq
-        for name, pipeline in self._pipelines().items():
+        for name, pipeline in self.pipelines().items():
             if _is_wanted(name, components, not_components):
                 state[name] = pipeline.get_state()
         return state
@@ -529,13 +530,14 @@ class SingleAgentEnvRunner(EnvRunner):
                     weights = weights[DEFAULT_MODULE_ID]
                 self.module.set_state(weights)
             self._weights_seq = number or self._weights_seq
-        for name, pipeline in self._pipelines().items():
+        for name, pipeline in self.pipelines().items():
             if name in state:
                 pipeline.set_state(state[name])
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
 
-    def _pipelines(self) -> dict[str, Any]:
+    def pipelines(self) -> dict[str, Any]:
+        """The connector pipelines by component; none if the configuration has only default ones."""
         if self.env_to_module is None:
             return {}
         return {

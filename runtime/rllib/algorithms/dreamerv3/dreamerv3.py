@@ -68,7 +68,10 @@ class DreamerV3Config(AlgorithmConfig):
 
     @property
     def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | {"model_size": self.model_size, "symlog_obs": self.symlog_obs}
+        return super()._model_config_auto_includes | {
+            "model_size": self.model_size,
+            "symlog_obs": self.symlog_obs,
+        }
 
     @property
     def batch_size_B_per_learner(self) -> int:
@@ -207,14 +210,18 @@ class DreamerV3(Algorithm):
                 self._credit -= steps
                 self._trained_steps += steps
         with metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
-            self.env_runner_group.sync_weights(from_worker_or_learner_group=self.learner_group, inference_only=True)
-        metrics.log_value("actual_training_ratio", self._trained_steps / max(self._sampled_steps, 1), window=1)
+            self.env_runner_group.sync_weights(
+                from_worker_or_learner_group=self.learner_group, inference_only=True
+            )
+        metrics.log_value(
+            "actual_training_ratio", self._trained_steps / max(self._sampled_steps, 1), window=1
+        )
 
     def _sample_until_due(self, steps: int) -> bool:
         """Samples until there is credit for a batch of `steps`. False: a round of sampling gave nothing."""
         config = self.config
         while self._credit < steps or self.replay_buffer.rows <= steps:
-            before = self._sampled_steps
+            before, is_short = self._sampled_steps, self.replay_buffer.rows <= steps
             for collected in self.env_runner_group.collect(timeout_s=config.sample_timeout_s):
                 for rollout in collected.rollouts.values():
                     self.replay_buffer.add(rollout)
@@ -223,7 +230,7 @@ class DreamerV3(Algorithm):
             if self._sampled_steps == before:
                 return False
             self._credit += (self._sampled_steps - before) * config.training_ratio
-            if self.replay_buffer.rows <= steps:
+            if is_short:
                 self._credit = min(self._credit, steps)
         return True
 

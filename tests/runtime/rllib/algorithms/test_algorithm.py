@@ -13,6 +13,7 @@ import torch
 from runtime.rllib.algorithms.algorithm import Algorithm
 from runtime.rllib.algorithms.ppo.ppo import PPO, PPOConfig
 from runtime.rllib.callbacks.callbacks import RLlibCallback
+from runtime.rllib.connectors.env_to_module import MeanStdFilter
 from runtime.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from runtime.rllib.env.multi_agent_env import make_multi_agent
 
@@ -124,7 +125,9 @@ def test_training_goes_on_exactly_from_a_checkpoint(built: Any, tmp_path: pathli
 
 def test_a_module_is_loaded_from_an_algorithms_checkpoint(built: Any, tmp_path: pathlib.Path) -> None:
     algo = built(small())
-    folder = pathlib.Path(algo.save_to_path(tmp_path), "learner_group", "learner", "rl_module", "default_policy")
+    folder = pathlib.Path(
+        algo.save_to_path(tmp_path), "learner_group", "learner", "rl_module", "default_policy"
+    )
     module = RLModule.from_checkpoint(folder)
     obs = torch.ones(3, 4)
     expected = algo.get_module().forward_inference({"obs": obs})["action_dist_inputs"]
@@ -254,14 +257,19 @@ def test_modules_come_and_go(built: Any, tmp_path: pathlib.Path) -> None:
     before = algo.get_weights()
     algo.train()
     after = algo.get_weights()
-    assert [m for m in before if not all(np.array_equal(before[m][k], after[m][k]) for k in before[m])] == ["p2"]
+    assert [m for m in before if not all(np.array_equal(before[m][k], after[m][k]) for k in before[m])] == [
+        "p2"
+    ]
 
     again = PPO.from_checkpoint(algo.save_to_path(tmp_path))
     try:
         assert set(again.config.policies) == {"p0", "p1", "p2"}
-        np.testing.assert_array_equal(*(
-            np.concatenate([v.ravel() for v in each.get_weights()["p2"].values()]) for each in (algo, again)
-        ))
+        np.testing.assert_array_equal(
+            *(
+                np.concatenate([v.ravel() for v in each.get_weights()["p2"].values()])
+                for each in (algo, again)
+            )
+        )
         again.remove_module("p0")
         assert again.get_module("p0") is None
         assert "p0" not in again.train()["learners"]
@@ -308,3 +316,22 @@ def test_resources_of_a_trial() -> None:
 def test_the_old_stack_says_what_to_use(call: Any, hint: str) -> None:
     with pytest.raises(ValueError, match=hint):
         call(PPO.__new__(PPO))
+
+
+def test_connectors_are_part_of_a_checkpoint(built: Any, tmp_path: pathlib.Path) -> None:
+    config = small().env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
+    algo = built(config)
+    algo.train()
+    path = algo.save_to_path(tmp_path)
+    assert (tmp_path / "env_runner" / "env_to_module_connector").is_dir()
+    again = Algorithm.from_checkpoint(path)
+    try:
+        one, two = (each.env_runner.get_state("env_to_module_connector") for each in (algo, again))
+        stats = [
+            each["env_to_module_connector"]["000_MeanStdFilter"][None]["running_stats"][0]
+            for each in (one, two)
+        ]
+        assert stats[0]["count"] == stats[1]["count"] > 64
+        np.testing.assert_array_equal(stats[0]["mean"], stats[1]["mean"])
+    finally:
+        again.stop()

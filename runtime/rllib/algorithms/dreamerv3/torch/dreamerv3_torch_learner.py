@@ -9,7 +9,7 @@ import torch
 
 from ...._core.types import Config, ModuleID
 from ....core.columns import Columns
-from ....core.learner.learner import ParamDict
+from ....core.learner.optimizers import ParamDict
 from ....core.learner.torch.gradients import clip
 from ....core.learner.torch.torch_learner import TorchLearner
 from ....utils.torch_utils import update_target_network
@@ -75,7 +75,9 @@ class DreamerV3TorchLearner(TorchLearner):
         return loss
 
     @staticmethod
-    def _world_model_loss(module: Any, batch: dict[str, Any], out: dict[str, Any], report: dict[str, Any]) -> Any:
+    def _world_model_loss(
+        module: Any, batch: dict[str, Any], out: dict[str, Any], report: dict[str, Any]
+    ) -> Any:
         model = module.world_model
         features = torch.cat((out["h"], out["z"]), -1)
         errors = (model.decode(features) - model.targets(batch[Columns.OBS])).square()
@@ -109,7 +111,9 @@ class DreamerV3TorchLearner(TorchLearner):
         report: dict[str, Any],
     ) -> Any:
         model = module.world_model
-        dreams = module.dream(out["h"].detach().flatten(0, 1), out["z"].detach().flatten(0, 1), config.horizon_H)
+        dreams = module.dream(
+            out["h"].detach().flatten(0, 1), out["z"].detach().flatten(0, 1), config.horizon_H
+        )
         features, actions = dreams["features"], dreams["actions"]
         with torch.no_grad():
             rewards = two_hot_mean(model.reward_net(features[1:]))

@@ -31,7 +31,9 @@ class DreamerV3TorchRLModule(TorchRLModule, InferenceOnlyAPI):
         use_symlog = self.model_config.get("symlog_obs", "auto")
         self.is_discrete = isinstance(self.action_space, gym.spaces.Discrete)
         if not self.is_discrete and not isinstance(self.action_space, gym.spaces.Box):
-            raise UnsupportedSpaceException(f"DreamerV3 takes Discrete and Box actions, not {self.action_space}")
+            raise UnsupportedSpaceException(
+                f"DreamerV3 takes Discrete and Box actions, not {self.action_space}"
+            )
         self.action_dim = int(self.action_space.n if self.is_discrete else np.prod(self.action_space.shape))
         self.world_model = WorldModel(
             self.observation_space, self.action_dim, size, use_symlog=use_symlog in (True, "auto")

@@ -56,7 +56,9 @@ def balanced_kl(posterior: Tensor, prior: Tensor, free_nats: float = 1.0) -> tup
     return dynamics, representation
 
 
-def lambda_returns(rewards: Tensor, continues: Tensor, values: Tensor, gamma: float, lambda_: float) -> Tensor:
+def lambda_returns(
+    rewards: Tensor, continues: Tensor, values: Tensor, gamma: float, lambda_: float
+) -> Tensor:
     """Bootstrapped lambda-returns (eq. 7).
 
     Args:

@@ -17,7 +17,9 @@ from .losses import NUM_BUCKETS, mixed_log_probs, sample_straight_through
 Tensor = Any  # torch.Tensor; torch's annotations are not followed
 
 
-def mlp(size: ModelSize, input_dim: int, output_dim: int | None = None, *, zero_outputs: bool = False) -> TorchMLP:
+def mlp(
+    size: ModelSize, input_dim: int, output_dim: int | None = None, *, zero_outputs: bool = False
+) -> TorchMLP:
     """Fully connected layers of the size's units with layer normalisation and SiLU, and linear outputs.
 
     With `zero_outputs` the outputs are 0 at first, so that rewards and values are.
@@ -68,7 +70,10 @@ class WorldModel(nn.Module):
             self.decoder = CNNTransposeHeadConfig(
                 input_dims=(self.feature_dim,),
                 initial_image_dims=(height // 16, width // 16, depth * 8),
-                cnn_transpose_filter_specifiers=[*([depth * 2**i, 4, 2] for i in (2, 1, 0)), [channels, 4, 2]],
+                cnn_transpose_filter_specifiers=[
+                    *([depth * 2**i, 4, 2] for i in (2, 1, 0)),
+                    [channels, 4, 2],
+                ],
                 cnn_transpose_activation="silu",
                 cnn_transpose_use_layernorm=True,
             ).build("torch")

@@ -45,4 +45,3 @@ def model_size(name: str) -> ModelSize:
     if name not in MODEL_SIZES:
         raise ValueError(f"model_size must be one of {', '.join(MODEL_SIZES)}, not {name!r}")
     return MODEL_SIZES[name]
-
