@@ -109,7 +109,7 @@ def projected(probs: np.ndarray, reward: float, discount: float, low: float, hig
     result = np.zeros(count)
     for j, probability in enumerate(probs):
         place = (min(max(reward + discount * (low + j * step), low), high) - low) / step
-        below = min(int(math.floor(place)), count - 1)
+        below = min(math.floor(place), count - 1)
         share = place - below
         result[below] += probability * (1 - share)
         if share > 0:
