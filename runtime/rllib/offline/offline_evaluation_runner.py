@@ -89,7 +89,7 @@ class OfflineEvaluationRunner:
             (ALL_MODULES, DATASET_NUM_ITERS_EVALUATED_LIFETIME), count, reduce="lifetime_sum"
         )
         self.metrics.log_value(WEIGHTS_SEQ_NO, self._weights_seq_no, window=1)
-        return self.metrics.reduce()  # type: ignore[no-any-return]
+        return self.metrics.reduce()
 
     def _evaluate_loss(self, rows: int) -> None:
         import torch
@@ -146,7 +146,7 @@ class OfflineEvaluationRunner:
         with torch.no_grad():
             inputs = module.forward_exploration(batch)[Columns.ACTION_DIST_INPUTS]
             logp = module.get_exploration_action_dist_cls().from_logits(inputs).logp(batch[Columns.ACTIONS])
-        return logp.cpu().numpy()  # type: ignore[no-any-return]
+        return logp.cpu().numpy()
 
     @staticmethod
     def _recorded_logp(rollout: Rollout) -> np.ndarray:
@@ -155,7 +155,7 @@ class OfflineEvaluationRunner:
                 "Importance sampling needs the column 'action_logp', the log-probability of each action when it was "
                 "recorded; the data lacks it"
             )
-        return rollout.columns[Columns.ACTION_LOGP]  # type: ignore[no-any-return]
+        return rollout.columns[Columns.ACTION_LOGP]
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The modules' weights."""
@@ -170,7 +170,7 @@ class OfflineEvaluationRunner:
 
     def get_metrics(self) -> dict[str, Any]:
         """The metrics since the last call, for `MetricsLogger.aggregate`."""
-        return self.metrics.reduce()  # type: ignore[no-any-return]
+        return self.metrics.reduce()
 
     def assert_healthy(self) -> None:
         """It is, once it was made."""
