@@ -123,10 +123,10 @@ class EnvRunner(Checkpointable):
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
         """The module, and the pipelines of connectors if there are own ones."""
         module = [] if self.module is None else [("rl_module", self.module)]
-        return [*module, *self._pipelines().items()]
+        return [*module, *self.pipelines().items()]
 
-    def _pipelines(self) -> dict[str, Any]:
-        """By name."""
+    def pipelines(self) -> dict[str, Any]:
+        """The connector pipelines by component; none if the configuration has only default ones."""
         return {}
 
     @abc.abstractmethod

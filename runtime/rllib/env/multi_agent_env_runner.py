@@ -505,12 +505,12 @@ class MultiAgentEnvRunner(EnvRunner):
                 **kwargs,
             )
             state[names.WEIGHTS_SEQ_NO] = self._weights_seq
-        for name, pipeline in self._pipelines().items():
+        for name, pipeline in self.pipelines().items():
             if self._check_component(name, components, not_components):
                 state[name] = pipeline.get_state()
         return state
 
-    def _pipelines(self) -> dict[str, Any]:
+    def pipelines(self) -> dict[str, Any]:
         if self.env_to_module is None:
             return {}
         return {
@@ -529,7 +529,7 @@ class MultiAgentEnvRunner(EnvRunner):
             if number == 0 or number > self._weights_seq:
                 self.module.set_state(weights)
             self._weights_seq = number or self._weights_seq
-        for name, pipeline in self._pipelines().items():
+        for name, pipeline in self.pipelines().items():
             if name in state:
                 pipeline.set_state(state[name])
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:

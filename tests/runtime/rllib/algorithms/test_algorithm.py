@@ -335,3 +335,36 @@ def test_connectors_are_part_of_a_checkpoint(built: Any, tmp_path: pathlib.Path)
         np.testing.assert_array_equal(stats[0]["mean"], stats[1]["mean"])
     finally:
         again.stop()
+
+
+def test_frozen_modules_can_be_left_out_of_checkpoints(built: Any, tmp_path: pathlib.Path) -> None:
+    config = (
+        small()
+        .environment(make_multi_agent("CartPole-v1"), env_config={"num_agents": 2})
+        .env_runners(num_envs_per_env_runner=1)
+        .multi_agent(
+            policies={"p0", "p1"},
+            policy_mapping_fn=lambda agent_id, episode, **kw: f"p{agent_id}",
+            policies_to_train=["p1"],
+        )
+        .checkpointing(checkpoint_trainable_policies_only=True)
+    )
+    algo, other = built(config), built(config.copy().debugging(seed=9))
+    algo.save_to_path(tmp_path)
+    folder = tmp_path / "learner_group" / "learner" / "rl_module"
+    assert [each.name for each in folder.iterdir() if each.is_dir()] == ["p1"]
+    before = other.get_weights()
+    other.restore_from_path(tmp_path)
+    saved, after = algo.get_weights(), other.get_weights()
+    for name in saved["p1"]:
+        np.testing.assert_array_equal(after["p1"][name], saved["p1"][name])
+        np.testing.assert_array_equal(after["p0"][name], before["p0"][name])
+
+
+def test_the_same_seed_gives_the_same_training(built: Any) -> None:
+    one, other = built(small()), built(small())
+    for _ in range(2):
+        one.train()
+    for _ in range(2):
+        other.train()
+    assert_same_weights(one, other)
