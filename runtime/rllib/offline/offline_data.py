@@ -187,9 +187,9 @@ class OfflineData:
             )
             if largest > _LARGEST_ACTION:
                 raise ValueError(
-                    f"The offline data has actions of up to {largest:.4g}, but {type(self.config).__name__} learns from "
-                    "actions in [-1, 1], as modules give them before they are scaled to the action space. Scale them "
-                    "in the files, or in a pre-learner: 2 * (actions - low) / (high - low) - 1"
+                    f"The offline data has actions of up to {largest:.4g}, but {type(self.config).__name__} learns "
+                    "from actions in [-1, 1], as modules give them before they are scaled to the action space. Scale "
+                    "them in the files, or in a pre-learner: 2 * (actions - low) / (high - low) - 1"
                 )
         return RowSampler(rollout, self._rng)
 
