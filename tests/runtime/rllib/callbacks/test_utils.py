@@ -11,7 +11,6 @@ from runtime.rllib.algorithms.callbacks import DefaultCallbacks
 from runtime.rllib.callbacks.callbacks import RLlibCallback
 from runtime.rllib.callbacks.utils import EVENTS, CallbackCaller, make_callback
 
-
 REQUIRED = """algorithm result evaluation_metrics env_runner_group env_runner_indices offline_eval_runner_group
 offline_eval_runner_indices is_evaluation env_runner env env_context episode samples env_index"""
 """All arguments that some event requires."""
