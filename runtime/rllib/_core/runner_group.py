@@ -23,6 +23,10 @@ FAILED_STARTS: Final = 3
 """After so many starts in a row that failed, a runner is given up: the next would fail as well."""
 
 
+FAILED_CALLS: Final = 3
+"""The same for runners that come up, but raise an error each time they sample."""
+
+
 class RunnerState(Enum):
     STARTING = "STARTING"
     READY = "READY"
@@ -66,12 +70,14 @@ class Runner:
     Attributes:
         attempt: how many actors had the place before. Calls carry it, so that an old one tells nothing of a new actor.
         failed_starts: in a row.
+        failed_calls: in a row, of all actors that had the place.
     """
 
     number: int
     machine: Machine[RunnerState, RunnerEvent]
     attempt: int = 0
     failed_starts: int = 0
+    failed_calls: int = 0
     was_up: bool = False
 
     @property
@@ -121,16 +127,27 @@ class Runners:
         runner.failed_starts, runner.was_up = 0, True
         return True
 
-    def died(self, number: int, attempt: int, now: float) -> Verdict:
-        """An actor has died. After `REPLACE`, one with the next attempt is to be created."""
+    def worked(self, number: int) -> None:
+        """The runner has sampled."""
+        self.members[number].failed_calls = 0
+
+    def died(self, number: int, attempt: int, now: float, *, by_error: bool = False) -> Verdict:
+        """An actor has died. After `REPLACE`, one with the next attempt is to be created.
+
+        Args:
+            by_error: whether it raised an error when it sampled, and was killed.
+        """
         runner = self.members[number]
         if attempt != runner.attempt or runner.state not in (RunnerState.STARTING, RunnerState.READY):
             return Verdict.NOTHING
         if runner.state is RunnerState.STARTING:
             runner.failed_starts += 1
+        runner.failed_calls += by_error
         runner.machine.step(RunnerEvent.DIED, now)
         # A runner that was never up would most likely fail again: an environment that cannot be made.
-        hopeless = runner.failed_starts >= FAILED_STARTS or not runner.was_up
+        hopeless = (
+            not runner.was_up or runner.failed_starts >= FAILED_STARTS or runner.failed_calls >= FAILED_CALLS
+        )
         if self._restart and not hopeless and self.restarts < self._most_restarts:
             runner.machine.step(RunnerEvent.REPLACED, now)
             runner.attempt += 1

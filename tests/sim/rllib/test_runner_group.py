@@ -171,6 +171,18 @@ def test_without_restarts_the_group_goes_on_or_fails(restart: bool, ignore: bool
     assert runners.died(2, 0, 0.0) is Verdict.FAIL  # none is left
 
 
+def test_calls_that_fail_in_a_row_end_the_replacing() -> None:
+    runners = Runners(restart=True, ignore_failures=False, most_restarts=50)
+    runners.add(1)
+    for attempt in range(4):
+        up(runners, 1)
+        assert runners.died(1, attempt, 0.0, by_error=True) is Verdict.REPLACE
+        if attempt == 1:
+            runners.worked(1)
+    up(runners, 1)
+    assert runners.died(1, 4, 0.0, by_error=True) is Verdict.FAIL
+
+
 def test_restarts_are_limited() -> None:
     runners = Runners(restart=True, ignore_failures=False, most_restarts=1)
     runners.add(1)
