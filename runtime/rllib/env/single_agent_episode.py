@@ -595,7 +595,8 @@ class SingleAgentEpisode:
         module_id: str | None = None,
     ) -> list[SingleAgentEpisode]:
         """An episode for each segment, in their order. Their arrays are views: of the rollout's, and, for
-        observations, of one copy that has each segment's final one behind its rows."""
+        observations, of one copy that has each segment's final one behind its rows. An episode that is written to
+        copies its views first, so that the rollout stays as it is."""
         return views(
             cls, rollout, observation_space=observation_space, action_space=action_space, module_id=module_id
         )
