@@ -180,8 +180,8 @@ class EpisodeLoop:
             self._to_module([self._episodes[lane] for lane in ended], explore, {})
         started = [] if resetting is None else np.flatnonzero(resetting).tolist()
         for lane in range(count):
+            self._call("on_episode_start" if lane in started else "on_episode_step", lane)
             if not over[lane]:
-                self._call("on_episode_start" if lane in started else "on_episode_step", lane)
                 continue
             self._call("on_episode_end", lane, prev_episode_chunks=self._chunks[lane])
             if wanted is None or len(done) < wanted:
