@@ -23,6 +23,7 @@ from runtime.rllib.utils.metrics import (
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
     NUM_ENV_STEPS_TRAINED_LIFETIME,
     NUM_TRAINING_STEP_CALLS_PER_ITERATION,
+    SYNCH_ENV_CONNECTOR_STATES_TIMER,
     TIMERS,
     TRAINING_ITERATION_TIMER,
     TRAINING_STEP_TIMER,
@@ -40,8 +41,8 @@ COMPONENT_METRICS_LOGGER = "metrics_logger"
 class Algorithm(Checkpointable, Trainable):
     """An algorithm with its environment runners and learners.
 
-    A subclass defines `get_default_config` and `training_step`. The latter samples with `env_runner_group`, updates with
-    `learner_group`, and puts what both report into `metrics` with `aggregate`. It returns nothing.
+    A subclass defines `get_default_config` and `training_step`. The latter samples with `env_runner_group`, updates
+    with `learner_group`, and puts what both report into `metrics` with `aggregate`. It returns nothing.
 
     Args:
         config: an AlgorithmConfig, or a dict of changes to the default one.
@@ -118,6 +119,12 @@ class Algorithm(Checkpointable, Trainable):
             raise
         self._evaluation = Evaluation(self)
         self._callbacks.call("on_algorithm_init", algorithm=self, metrics_logger=self.metrics)
+
+    def reset_config(self, new_config: dict[str, Any]) -> bool:
+        """Begins again with other settings, in this process. See `Trainable.reset_config`."""
+        self._stop_parts()
+        self.setup(new_config)
+        return True
 
     def _set_up_parts(self) -> None:
         from runtime.rllib.env.env_runner_group import EnvRunnerGroup
@@ -222,7 +229,16 @@ class Algorithm(Checkpointable, Trainable):
                 ):
                     break
         metrics.log_value(NUM_TRAINING_STEP_CALLS_PER_ITERATION, calls, reduce="sum")
+        self._share_runner_states()
         self._tell_of_new_runners(self.env_runner_group, is_evaluation=False)
+
+    def _share_runner_states(self) -> None:
+        """Runners learn how much all of them have sampled, and what the others' connectors have learned."""
+        config, group = self.config, self.env_runner_group
+        has_connectors = config.env_to_module_connector or config.module_to_env_connector
+        if group is not None and (has_connectors or config.num_env_runners):
+            with self.metrics.log_time((TIMERS, SYNCH_ENV_CONNECTOR_STATES_TIMER)):
+                group.sync_env_runner_states(config=config, env_steps_sampled=self._sampled())
 
     def _sampled(self) -> int:
         return int(self.metrics.peek((ENV_RUNNER_RESULTS, NUM_ENV_STEPS_SAMPLED_LIFETIME), default=0))
@@ -416,7 +432,7 @@ class Algorithm(Checkpointable, Trainable):
         self._sync_weights()
         for group in (self.env_runner_group, self.eval_env_runner_group):
             if group is not None:
-                group.sync_env_runner_states(config=group.config)
+                group.sync_env_runner_states(config=group.config, env_steps_sampled=self._sampled())
         self._callbacks.call("on_checkpoint_loaded", algorithm=self)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:

@@ -41,6 +41,8 @@ _ATTRIBUTES = {
     "train_batch_size_per_learner": "_train_batch_size_per_learner",
 }
 _OWN = ("algo_class", "_is_frozen", "_config_by_module")
+_EVALUATION_SEEDS = 1_000_000
+"""Added to the seed of evaluation's runners, which shall not play the episodes of training again."""
 _CLOSE = 0.8
 """Names that are at least so similar to one of a setting are taken for a slip."""
 
@@ -222,7 +224,10 @@ class AlgorithmConfig(
 
     def get(self, key: str, default: Any = None) -> Any:
         """The setting of this name, or `default`."""
-        return self[key] if key in self else default
+        try:
+            return self[key]
+        except KeyError:
+            return default
 
     def pop(self, key: str, default: Any = None) -> Any:
         """As `get`: no setting is removed."""
@@ -417,6 +422,10 @@ class AlgorithmConfig(
         made.sample_timeout_s = self.evaluation_sample_timeout_s
         made.input_ = "sampler"
         made.output = None
+        if made.seed is not None:
+            made.seed += _EVALUATION_SEEDS
+        if made.evaluation_duration_unit == "episodes" and made.evaluation_duration != "auto":
+            made.metrics_num_episodes_for_smoothing = made.evaluation_duration
         if self.evaluation_duration_unit == "episodes":
             made.batch_mode = "complete_episodes"
         made.update_from_dict(_overrides(self.evaluation_config))

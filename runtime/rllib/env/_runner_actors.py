@@ -146,7 +146,8 @@ class RunnerActors:
         if not ready and timeout_s != 0:
             ready, _ = ray.wait(refs, num_returns=1, timeout=timeout_s)
         for ref in ready:
-            self._hear(ref)
+            if ref in self._calls:  # else one before it told that the actor is gone
+                self._hear(ref)
         return bool(ready)
 
     def take(self, tags: Collection[str | None] | None = None) -> list[Ended]:

@@ -33,7 +33,7 @@ from .single_agent_env_runner import (
     COMPONENT_RL_MODULE,
     MOST_FAILURES_IN_A_ROW,
 )
-from .single_agent_episode import to_rollout
+from .single_agent_episode import SingleAgentEpisode, to_rollout
 from .vector.sync_vector_multi_agent_env import SyncVectorMultiAgentEnv
 
 logger = logging.getLogger(__name__)
@@ -230,11 +230,12 @@ class MultiAgentEnvRunner(EnvRunner):
         """
         if keep_infos or self._needs_episodes:
             sampled = self._sample(env_steps, episodes, explore, random_actions, deadline_s)
-            rollouts = {m: to_rollout(parts) for m, parts in completed(sampled).items()}
+            rollouts = {m: self._rollout(m, parts) for m, parts in completed(sampled).items()}
             steps = sum(map(len, sampled))
             rows = sum(rollout.rows for rollout in rollouts.values())
             metrics = self.get_metrics() if reduce_metrics else {}
-            return Collected(rollouts, steps, rows, metrics, self._weights_seq, sampled)
+            wanted_too = sampled if self.config.learner_connector is not None else None
+            return Collected(rollouts, steps, rows, metrics, self._weights_seq, wanted_too)
         began = self._begin()
         wanted, wanted_episodes = self._wanted(env_steps, episodes)
         if wanted_episodes is not None or not self._running:
@@ -255,6 +256,10 @@ class MultiAgentEnvRunner(EnvRunner):
         rows = sum(rollout.rows for rollout in rollouts.values())
         metrics = self.get_metrics() if reduce_metrics else {}
         return Collected(rollouts, steps, rows, metrics, self._weights_seq)
+
+    def _rollout(self, module_id: ModuleID, parts: list[SingleAgentEpisode]) -> Rollout:
+        acting = self.actors.of(module_id, parts[0].agent_id)
+        return to_rollout(parts, None if acting is None else acting.initial_state)
 
     def _begin(self) -> float:
         if self.env is None:

@@ -74,6 +74,7 @@ class SingleAgentEnvRunner(EnvRunner):
         self._seed: int | None = None
         if self.config.seed is not None:
             self._seed = int(self.config.seed) + 10_000 * self.worker_index
+        self._is_seeded = False  # environments get the seed with their first reset only
         self._rng = np.random.default_rng(self._seed)
         self._weights_seq = 0
         self._needs_reset = True
@@ -405,11 +406,11 @@ class SingleAgentEnvRunner(EnvRunner):
     def _reset_env(self) -> tuple[Any, Any]:
         while True:
             try:
-                observations, infos = self.env.reset(seed=self._seed if self._needs_reset else None)
+                observations, infos = self.env.reset(seed=None if self._is_seeded else self._seed)
             except Exception as error:
                 self._remake(error)
                 continue
-            self._needs_reset, self._resetting = False, None
+            self._needs_reset, self._resetting, self._is_seeded = False, None, True
             return observations, infos
 
     def _try_step(self, actions: Any, explore: bool) -> tuple[Any, ...] | None:

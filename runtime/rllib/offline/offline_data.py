@@ -59,7 +59,7 @@ class OfflineData:
         self.spaces: tuple[Any, Any] | None = None
         self.module_spec: Any = None
         self.data = storage.reader(self.data_read_method)(self.path, **self.data_read_method_kwargs)
-        if self.materialize_data:
+        if self.materialize_data and not self.held:
             self.data = self.data.materialize()
         self._rng = np.random.default_rng(config.seed)
         self._samplers: dict[ModuleID, RowSampler] | None = None  # of the held rows or of the running chunk
@@ -281,7 +281,8 @@ def resolve_input(source: Any) -> str | list[str]:
 
 
 def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    """Memory of its own: rows that are kept must not keep blocks in the object store."""
+    return np.concatenate(parts)
 
 
 def _unflattened(flat: dict[str, np.ndarray]) -> MultiAgentBatch:

@@ -217,7 +217,7 @@ class ClassSession:
         config = assignment.config
         made = None
         if self.kept is not None and self.kept.reset_config(config):
-            made, made.config = self.kept, config
+            made = self.kept
         if made is None:
             former, self.kept = self.kept, None
             if former is not None:

@@ -13,12 +13,16 @@ from runtime.rllib import algorithms
 
 def modules_after(code: str) -> set[str]:
     program = f"{code}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
     return set(done.stdout.split())
 
 
 def test_configs_need_neither_torch_nor_gymnasium() -> None:
-    loaded = modules_after("import runtime.rllib; from runtime.rllib.algorithms.ppo import PPOConfig; PPOConfig()")
+    loaded = modules_after(
+        "import runtime.rllib; from runtime.rllib.algorithms.ppo import PPOConfig; PPOConfig()"
+    )
     assert "runtime.rllib.algorithms.ppo.ppo" in loaded
     assert not loaded & {"torch", "gymnasium", "pandas", "pyarrow"}
 

@@ -129,7 +129,7 @@ class Evaluation:
         return {**found, NUM_ENV_STEPS_SAMPLED_FOR_EVALUATION_THIS_ITER: env_steps}
 
     def _after(self, sampled: Samples | dict[str, Any]) -> dict[str, Any]:
-        algorithm, config = self._algorithm, self._algorithm.config
+        algorithm = self._algorithm
         metrics = algorithm.metrics
         if isinstance(sampled, dict):
             results = sampled

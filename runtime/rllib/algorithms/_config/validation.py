@@ -73,9 +73,9 @@ def _evaluation(config: Config) -> None:
             config._value_error("evaluation_duration='auto' needs evaluation_parallel_to_training=True.")
     elif not (isinstance(duration, int) and duration > 0):
         config._value_error(f"evaluation_duration must be a positive integer or 'auto', not {duration!r}.")
-    if config.evaluation_parallel_to_training and not config.evaluation_num_env_runners:
-        if config.num_offline_eval_runners == 0:
-            config._value_error("evaluation_parallel_to_training=True needs evaluation_num_env_runners > 0.")
+    runners = config.evaluation_num_env_runners or config.num_offline_eval_runners
+    if config.evaluation_parallel_to_training and not runners:
+        config._value_error("evaluation_parallel_to_training=True needs evaluation_num_env_runners > 0.")
     if config.evaluation_interval is not None and config.evaluation_interval < 0:
         config._value_error(
             f"evaluation_interval must be positive or None, not {config.evaluation_interval!r}."

@@ -82,7 +82,8 @@ class APPOLearner(IMPALALearner):
                     update_target_network(main_net=network, target_net=target, tau=config.tau)
                 self._last_target_update[module_id] = trained
                 self.metrics.log_value((module_id, NUM_TARGET_UPDATES), 1, reduce="lifetime_sum")
-                self.metrics.log_value((module_id, LAST_TARGET_UPDATE_TS), trained, reduce="max", window=1)
+            last = self._last_target_update[module_id]
+            self.metrics.log_value((module_id, LAST_TARGET_UPDATE_TS), last, window=1)
             if config.use_kl_loss and module_id in self._latest_kl:
                 kl_loss = float(self._latest_kl.pop(module_id))
                 self._update_module_kl_coeff(module_id=module_id, config=config, kl_loss=kl_loss)

@@ -286,7 +286,9 @@ class DQN(Algorithm):
             self.local_replay_buffer, EpisodeReplayBuffer
         )
         runner = self.env_runner if self.config.num_env_runners == 0 else None
-        self._keeps_metrics = runner is not None and "reduce_metrics" in inspect.signature(runner.collect).parameters
+        self._keeps_metrics = (
+            runner is not None and "reduce_metrics" in inspect.signature(runner.collect).parameters
+        )
         self._shared_modules: list[Any] = []  # pairs of modules, of the local runner and the local learner
 
     def training_step(self) -> None:

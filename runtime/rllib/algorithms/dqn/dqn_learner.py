@@ -56,7 +56,9 @@ class DQNLearner(Learner):
         self.last_update_ts_by_mid: dict[ModuleID, int] = {}
         self._target_pairs: dict[ModuleID, tuple[list[Any], list[Any]]] = {}
         self._latest: dict[ModuleID, dict[str, Any]] = {}  # tensors of the last loss, to report from
-        self._losses: dict[ModuleID, Any] = {}  # of the last `update_once`, and the steps of all: not logged yet
+        self._losses: dict[
+            ModuleID, Any
+        ] = {}  # of the last `update_once`, and the steps of all: not logged yet
         self._steps: dict[ModuleID, list[int]] = {}
         super().build()
 

@@ -46,9 +46,7 @@ class IMPALALearner(Learner):
         now = timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)
         for module_id in self._module_optimizers:
             if module_id in self.module:
-                self._entropy_scheduler(module_id, self.config_for_module(module_id)).update(
-                    timestep=now
-                )
+                self._entropy_scheduler(module_id, self.config_for_module(module_id)).update(timestep=now)
 
     @classmethod
     def rl_module_required_apis(cls) -> list[type]:

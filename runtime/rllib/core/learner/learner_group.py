@@ -14,6 +14,7 @@ from runtime.exceptions import ActorDiedError
 from runtime.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from ..._core.types import Config, ModuleID
+from ...env._runner_actors import MODULES
 from ...utils.checkpoints import Checkpointable
 from .. import COMPONENT_LEARNER, COMPONENT_RL_MODULE
 from ..rl_module.multi_rl_module import validate_module_id
@@ -84,7 +85,7 @@ class LearnerGroup(Checkpointable):
                 "num_cpus": cpus,
                 "num_gpus": max(0, config.num_gpus_per_learner),
                 "resources": config.custom_resources_per_learner or None,
-                "runtime_env": preloaded("torch"),
+                "runtime_env": preloaded(*MODULES),
             }
             if self._placement_group is not None:
                 options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(self._placement_group)

@@ -118,15 +118,27 @@ class EnvRunnerServerForExternalInference(EnvRunner):
         self.metrics.log_value(names.SAMPLE_TIMER, time.perf_counter() - began)
         return episodes
 
-    def collect(self, *, deadline_s: float | None = None, **kwargs: Any) -> Collected:
-        """As `sample`, with the steps as a rollout, and the `deadline_s` if it is given."""
+    def collect(
+        self, *, deadline_s: float | None = None, reduce_metrics: bool = True, **kwargs: Any
+    ) -> Collected:
+        """As `sample`, with the steps as a rollout.
+
+        Args:
+            deadline_s: seconds to wait, instead of `config.sample_timeout_s`.
+            reduce_metrics: False leaves "metrics" empty: they stay in the runner until `get_metrics`.
+            kwargs: of other runners; the client chooses how much it samples.
+        """
         began = time.perf_counter()
         episodes = self._take(self.config.sample_timeout_s if deadline_s is None else deadline_s)
         self._log(episodes)
         self.metrics.log_value(names.SAMPLE_TIMER, time.perf_counter() - began)
         rollouts = {DEFAULT_MODULE_ID: to_rollout(episodes)} if any(map(len, episodes)) else {}
         steps = sum(map(len, episodes))
-        return Collected(rollouts, steps, steps, self.get_metrics(), self._weights_seq, episodes)
+        metrics = self.get_metrics() if reduce_metrics else {}
+        return Collected(rollouts, steps, steps, metrics, self._weights_seq)
+
+    def forget_episodes(self) -> None:
+        """Episodes are the client's: there is nothing to forget."""
 
     def _take(self, timeout_s: float | None) -> list[SingleAgentEpisode]:
         with self._changed:

@@ -311,7 +311,7 @@ def one_hot_by_space(value: Tree, space: Any) -> Tree:
         return np.eye(int(space.n), dtype=np.float32)[np.asarray(value, np.int64) - int(space.start)]
     if isinstance(space, spaces.MultiDiscrete):
         numbers = np.asarray(value, np.int64) - np.asarray(space.start)
-        flat = numbers.reshape(*numbers.shape[: numbers.ndim - space.nvec.ndim], -1)
+        flat = numbers.reshape(*numbers.shape[: numbers.ndim - space.nvec.ndim], space.nvec.size)
         parts = [np.eye(int(n), dtype=np.float32)[flat[..., i]] for i, n in enumerate(space.nvec.ravel())]
         return np.concatenate(parts, axis=-1)
     return value

@@ -124,7 +124,9 @@ def test_training_goes_on_exactly_from_a_checkpoint(built: Any, tmp_path: pathli
 
 def test_a_module_is_loaded_from_an_algorithms_checkpoint(built: Any, tmp_path: pathlib.Path) -> None:
     algo = built(small())
-    folder = pathlib.Path(algo.save_to_path(tmp_path), "learner_group", "learner", "rl_module", "default_policy")
+    folder = pathlib.Path(
+        algo.save_to_path(tmp_path), "learner_group", "learner", "rl_module", "default_policy"
+    )
     module = RLModule.from_checkpoint(folder)
     obs = torch.ones(3, 4)
     expected = algo.get_module().forward_inference({"obs": obs})["action_dist_inputs"]
@@ -254,14 +256,19 @@ def test_modules_come_and_go(built: Any, tmp_path: pathlib.Path) -> None:
     before = algo.get_weights()
     algo.train()
     after = algo.get_weights()
-    assert [m for m in before if not all(np.array_equal(before[m][k], after[m][k]) for k in before[m])] == ["p2"]
+    assert [m for m in before if not all(np.array_equal(before[m][k], after[m][k]) for k in before[m])] == [
+        "p2"
+    ]
 
     again = PPO.from_checkpoint(algo.save_to_path(tmp_path))
     try:
         assert set(again.config.policies) == {"p0", "p1", "p2"}
-        np.testing.assert_array_equal(*(
-            np.concatenate([v.ravel() for v in each.get_weights()["p2"].values()]) for each in (algo, again)
-        ))
+        np.testing.assert_array_equal(
+            *(
+                np.concatenate([v.ravel() for v in each.get_weights()["p2"].values()])
+                for each in (algo, again)
+            )
+        )
         again.remove_module("p0")
         assert again.get_module("p0") is None
         assert "p0" not in again.train()["learners"]

@@ -161,9 +161,7 @@ def test_serialize_is_plain() -> None:
     assert "gymnasium" in json.loads(json.dumps(settings))["env"]
 
 
-@given(
-    st.integers(1, 5000), st.integers(0, 7), st.integers(1, 9), st.integers(0, 3)
-)
+@given(st.integers(1, 5000), st.integers(0, 7), st.integers(1, 9), st.integers(0, 3))
 def test_auto_fragments_make_up_a_train_batch(batch: int, runners: int, envs: int, learners: int) -> None:
     config = AlgorithmConfig().training(train_batch_size_per_learner=batch).learners(num_learners=learners)
     config.env_runners(num_env_runners=runners, num_envs_per_env_runner=envs, rollout_fragment_length="auto")
@@ -261,7 +259,9 @@ def test_evaluation_has_its_own_settings() -> None:
     assert (found.num_env_runners, found.explore, found.env_config) == (3, False, {"x": 1})
     assert (found.batch_mode, found.sample_timeout_s, found.in_evaluation) == ("complete_episodes", 7, True)
     assert (config.num_env_runners, config.explore, config.in_evaluation) == (2, True, False)
-    config.evaluation(evaluation_config=PPOConfig().env_runners(explore=False), evaluation_duration_unit="timesteps")
+    config.evaluation(
+        evaluation_config=PPOConfig().env_runners(explore=False), evaluation_duration_unit="timesteps"
+    )
     found = config.get_evaluation_config_object()
     assert found is not None
     assert (found.explore, found.batch_mode, found.num_env_runners) == (False, "truncate_episodes", 3)

@@ -6,10 +6,20 @@ import pytest
 import torch
 
 from runtime.rllib.algorithms.cql import CQLConfig
+from tests.runtime.rllib.algorithms import reaching
 
 torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
 OBS = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
 ACTIONS = gym.spaces.Box(-2.0, 2.0, (2,), np.float32)
+
+
+@pytest.fixture(scope="module")
+def session(no_leaks):
+    import runtime as ray
+
+    ray.init(num_cpus=2)
+    yield
+    ray.shutdown()
 
 
 def config(**training):
@@ -129,3 +139,24 @@ def test_the_weight_of_the_penalty_is_learned_with_lagrangian():
     assert float(other.log_alpha_prime["default_policy"].detach()) == pytest.approx(
         float(learner.log_alpha_prime["default_policy"].detach())
     )
+
+
+def test_it_becomes_better_than_the_random_policy_that_was_recorded(session, tmp_path):
+    recorded = reaching.record(tmp_path)
+    settings = (
+        CQLConfig()
+        .environment(reaching.Reaching)
+        .rl_module(model_config={"fcnet_hiddens": [32, 32]})
+        .training(gamma=0.9, train_batch_size_per_learner=128)
+        .training(bc_iters=30, min_q_weight=0.2, num_actions=4, actor_lr=3e-3, critic_lr=3e-3, tau=0.05)
+        .offline_data(input_=str(tmp_path), dataset_num_iters_per_learner=100)
+        .evaluation(evaluation_interval=2, evaluation_duration=15, evaluation_config={"explore": False})
+        .debugging(seed=0)
+    )
+    algo = settings.build_algo()
+    results = [algo.train() for _ in range(2)]
+    algo.stop()
+    errors = [result["learners"]["default_policy"]["td_error_mean"] for result in results]
+    assert all(np.isfinite(errors))
+    learned = results[-1]["evaluation"]["env_runners"]["episode_return_mean"]
+    assert learned > 0.3 * recorded, (recorded, learned, errors)  # both are negative

@@ -48,9 +48,10 @@ def test_the_default_does_nothing_at_any_event() -> None:
     caller = CallbackCaller(AlgorithmConfig())
     assert not any(map(caller.uses, EVENTS))
     for event in EVENTS:
-        required = {name: None for name in ("result", "evaluation_metrics", "env_runner_group", "env_runner_indices")}
-        required |= dict.fromkeys(("offline_eval_runner_group", "offline_eval_runner_indices", "is_evaluation"))
-        required |= dict.fromkeys(("algorithm", "env_runner", "env", "env_context", "episode", "samples", "env_index"))
+        names = "result evaluation_metrics env_runner_group env_runner_indices offline_eval_runner_group "
+        names += "offline_eval_runner_indices is_evaluation algorithm env_runner env env_context episode samples "
+        names += "env_index"
+        required: dict[str, Any] = dict.fromkeys(names.split())
         assert getattr(DefaultCallbacks(), event)(**required) is None
 
 

@@ -1,4 +1,4 @@
-"""The settings of an `AlgorithmConfig` that environment runners read, with a small module of numpy and torch."""
+"""A configuration for tests of environment runners, with small modules."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from runtime.rllib.callbacks.callbacks import RLlibCallback
+from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig
 
 
 class Constant:
@@ -71,40 +71,18 @@ class Spec:
         return copy.deepcopy(self.module)
 
 
-class Settings:
-    """Attributes as `AlgorithmConfig` has them."""
+class Settings(AlgorithmConfig):
+    """A configuration with a module of this file."""
 
     def __init__(self, env: Any = "CartPole-v1", module: Any = None, **changes: Any) -> None:
-        self.env, self.env_config, self.seed = env, {}, 1
-        self.module = Constant() if module is None else module
-        self.num_env_runners, self.num_envs_per_env_runner = 0, 2
-        self.rollout_fragment_length, self.batch_mode, self.explore = 16, "truncate_episodes", True
-        self.normalize_actions, self.clip_actions = True, False
-        self.gym_env_vectorize_mode: Any = None
-        self.disable_env_checking, self.create_env_on_local_worker = False, False
-        self.restart_failed_sub_environments = False
-        self.metrics_num_episodes_for_smoothing = 100
-        self.is_multi_agent, self.env_runner_cls = False, None
-        self.restart_failed_env_runners, self.ignore_env_runner_failures = True, False
-        self.max_num_env_runner_restarts, self.env_runner_restore_timeout_s = 1000, 60.0
-        self.num_cpus_per_env_runner, self.num_gpus_per_env_runner = 1, 0
-        self.custom_resources_per_env_runner: dict[str, float] = {}
-        self.sample_timeout_s, self.max_requests_in_flight_per_env_runner = 30.0, 1
-        self.episode_lookback_horizon = 1
-        self.callbacks_class: Any = RLlibCallback
-        self.episodes_to_numpy = True
-        self._env_to_module_connector = self._module_to_env_connector = None
-        self.add_default_connectors_to_env_to_module_pipeline = True
-        self.add_default_connectors_to_module_to_env_pipeline = True
-        self.__dict__.update(changes)
+        super().__init__()
+        self.env, self.seed = env, 1
+        self.test_module = Constant() if module is None else module
+        self.num_envs_per_env_runner, self.rollout_fragment_length = 2, 16
+        for name, value in changes.items():
+            setattr(self, name, value)
 
-    def copy(self, copy_frozen: bool | None = None) -> Settings:
-        return copy.copy(self)
-
-    def get_rollout_fragment_length(self, worker_index: int = 0) -> int:
-        return self.rollout_fragment_length
-
-    def get_rl_module_spec(self, env: Any = None, spaces: Any = None, inference_only: bool = False) -> Spec:
-        if self.module == "none":
+    def get_rl_module_spec(self, *args: Any, **kwargs: Any) -> Any:
+        if self.test_module == "none":
             raise NotImplementedError
-        return Spec(self.module)
+        return Spec(self.test_module)

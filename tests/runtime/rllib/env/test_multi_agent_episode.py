@@ -121,7 +121,7 @@ def test_what_an_episode_refuses() -> None:
     episode.add_env_step({"a": 5, "b": 5}, {"a": 40, "b": 40}, {}, terminateds={"a": True})
     with pytest.raises(MultiAgentEnvError, match="'a' had terminated"):
         episode.add_env_step({"a": 6}, {"b": 50}, {})
-    with pytest.raises(MultiAgentEnvError, match="'b' got an observation .* did not act"):
+    with pytest.raises(MultiAgentEnvError, match=r"'b' got an observation .* did not act"):
         episode.add_env_step({"b": 6}, {}, {})
     done = MultiAgentEpisode(
         observations=[{"a": 0}, {"a": 1}], actions=[{"a": 0}], rewards=[{"a": 0}], terminateds=True
@@ -241,7 +241,10 @@ def test_arrays() -> None:
 def test_state() -> None:
     episode = turns()
     episode.add_env_step(
-        {"b": 5}, {"a": 40, "b": 40, "c": 40}, {"a": 0.5}, extra_model_outputs=dict.fromkeys("abc", {"x": 4})
+        {"b": 5},
+        {"a": 40, "b": 40, "c": 40},
+        {"a": 0.5},
+        extra_model_outputs={agent: {"x": 4} for agent in "abc"},
     )
     episode.custom_data["note"] = 1
     other = MultiAgentEpisode.from_state(pickle.loads(pickle.dumps(episode.get_state())))

@@ -19,7 +19,9 @@ class Part(Checkpointable):
         self.size = size
         self.values = np.zeros(size)
 
-    def get_state(self, components: Any = None, *, not_components: Any = None, **kwargs: Any) -> dict[str, Any]:
+    def get_state(
+        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
         return {"values": self.values}
 
     def set_state(self, state: dict[str, Any]) -> None:

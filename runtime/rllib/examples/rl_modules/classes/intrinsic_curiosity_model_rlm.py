@@ -40,7 +40,9 @@ class IntrinsicCuriosityModel(TorchRLModule, SelfSupervisedLossAPI):
             )
         self._dist_cls = Catalog._get_dist_cls_from_action_space(self.action_space, framework="torch")
         self._action_tree = get_base_struct_from_space(self.action_space)
-        example = convert_to_torch_tensor(get_dummy_batch_for_space(self.action_space, 1, fill_value="random"))
+        example = convert_to_torch_tensor(
+            get_dummy_batch_for_space(self.action_space, 1, fill_value="random")
+        )
         action_dim = flatten_inputs_to_1d_tensor(example, self._action_tree).shape[-1]
         features = int(config.get("feature_dim", 288))
         self._feature_net = TorchMLP(

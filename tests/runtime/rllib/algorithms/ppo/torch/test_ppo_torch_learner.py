@@ -46,7 +46,10 @@ def plain_loss(config: PPOConfig, module: Any, data: Rollout) -> dict[str, float
         start += length
     targets = advantages + values
     advantages = (advantages - advantages.mean()) / advantages.std()
-    new, old = log_probabilities(logits), log_probabilities(data.columns["action_dist_inputs"].astype(np.float64))
+    new, old = (
+        log_probabilities(logits),
+        log_probabilities(data.columns["action_dist_inputs"].astype(np.float64)),
+    )
     gains, vf_losses, kls, entropies = [], [], [], []
     for row, action in enumerate(data.columns["actions"]):
         ratio = np.exp(new[row, action] - data.columns["action_logp"][row])
@@ -55,7 +58,11 @@ def plain_loss(config: PPOConfig, module: Any, data: Rollout) -> dict[str, float
         vf_losses.append(min((values[row] - targets[row]) ** 2, config.vf_clip_param))
         kls.append((np.exp(old[row]) * (old[row] - new[row])).sum())
         entropies.append(-(np.exp(new[row]) * new[row]).sum())
-    total = -np.mean(gains) + config.vf_loss_coeff * np.mean(vf_losses) - config.entropy_coeff * np.mean(entropies)
+    total = (
+        -np.mean(gains)
+        + config.vf_loss_coeff * np.mean(vf_losses)
+        - config.entropy_coeff * np.mean(entropies)
+    )
     if config.use_kl_loss:
         total += config.kl_coeff * np.mean(kls)
     return {
@@ -101,7 +108,9 @@ def test_a_recurrent_module_learns_from_sequences_what_its_rows_say() -> None:
     assert int(batch["loss_mask"].sum()) == data.rows
     taken = batch["advantages"][batch["loss_mask"]]
     assert abs(float(taken.mean())) < 1e-4  # standardized over the rows, without padding
-    torch.testing.assert_close(batch["rewards"][batch["loss_mask"]], torch.from_numpy(data.columns["rewards"]))
+    torch.testing.assert_close(
+        batch["rewards"][batch["loss_mask"]], torch.from_numpy(data.columns["rewards"])
+    )
     # From the states that the batch starts with, the sequences give the values that advantages were computed from.
     with torch.no_grad():
         out = module.forward_train(batch)
@@ -145,7 +154,9 @@ def test_an_update_moves_the_kl_coefficient_once_and_reports_it() -> None:
 
 def test_entropy_coefficients_follow_their_schedule() -> None:
     made = learner(PPOConfig().training(entropy_coeff=[(0, 0.2), (100, 0.0)]))
-    results = made.update(rollouts={"default_policy": rows()}, timesteps={"num_env_steps_sampled_lifetime": 50})
+    results = made.update(
+        rollouts={"default_policy": rows()}, timesteps={"num_env_steps_sampled_lifetime": 50}
+    )
     assert values_of(results)["default_policy"]["curr_entropy_coeff"] == pytest.approx(0.1)
 
 
