@@ -110,3 +110,13 @@ class RowSampler:
             ),
             final_obs,
         )
+
+
+def transitions(rollout: Rollout) -> dict[str, Tree]:
+    """All rows in order: the columns, "new_obs", "terminateds" and "truncateds"."""
+    return {
+        **rollout.columns,
+        Columns.NEXT_OBS: rollout.next_obs(),
+        Columns.TERMINATEDS: rollout.terminateds(),
+        Columns.TRUNCATEDS: rollout.truncateds(),
+    }

@@ -16,11 +16,15 @@ from typing import Final
 from runtime._core.fsm import Edge, Machine
 
 SLOW_FACTOR: Final = 3.0
-"""A runner is slow when it takes so many times as long per step as the others have taken in the round."""
+"""A runner is slow when it takes so many times as long per step as others have taken, or all in rounds before."""
 SLOW_GRACE_S: Final = 0.25
 """And so many seconds longer."""
 FAILED_STARTS: Final = 3
 """After so many starts in a row that failed, a runner is given up: the next would fail as well."""
+
+
+FAILED_CALLS: Final = 3
+"""The same for runners that come up, but raise an error each time they sample."""
 
 
 class RunnerState(Enum):
@@ -66,12 +70,14 @@ class Runner:
     Attributes:
         attempt: how many actors had the place before. Calls carry it, so that an old one tells nothing of a new actor.
         failed_starts: in a row.
+        failed_calls: in a row, of all actors that had the place.
     """
 
     number: int
     machine: Machine[RunnerState, RunnerEvent]
     attempt: int = 0
     failed_starts: int = 0
+    failed_calls: int = 0
     was_up: bool = False
 
     @property
@@ -121,16 +127,27 @@ class Runners:
         runner.failed_starts, runner.was_up = 0, True
         return True
 
-    def died(self, number: int, attempt: int, now: float) -> Verdict:
-        """An actor has died. After `REPLACE`, one with the next attempt is to be created."""
+    def worked(self, number: int) -> None:
+        """The runner has sampled."""
+        self.members[number].failed_calls = 0
+
+    def died(self, number: int, attempt: int, now: float, *, by_error: bool = False) -> Verdict:
+        """An actor has died. After `REPLACE`, one with the next attempt is to be created.
+
+        Args:
+            by_error: whether it raised an error when it sampled, and was killed.
+        """
         runner = self.members[number]
         if attempt != runner.attempt or runner.state not in (RunnerState.STARTING, RunnerState.READY):
             return Verdict.NOTHING
         if runner.state is RunnerState.STARTING:
             runner.failed_starts += 1
+        runner.failed_calls += by_error
         runner.machine.step(RunnerEvent.DIED, now)
         # A runner that was never up would most likely fail again: an environment that cannot be made.
-        hopeless = runner.failed_starts >= FAILED_STARTS or not runner.was_up
+        hopeless = (
+            not runner.was_up or runner.failed_starts >= FAILED_STARTS or runner.failed_calls >= FAILED_CALLS
+        )
         if self._restart and not hopeless and self.restarts < self._most_restarts:
             runner.machine.step(RunnerEvent.REPLACED, now)
             runner.attempt += 1
@@ -161,8 +178,15 @@ class Runners:
 class Round:
     """One request for steps, or for episodes: the unit does not matter here."""
 
-    def __init__(self, wanted: int, now: float, timeout_s: float | None) -> None:
+    def __init__(self, wanted: int, now: float, timeout_s: float | None, pace: float | None = None) -> None:
+        """
+        Args:
+            wanted: steps, or episodes.
+            timeout_s: when to end with what there is.
+            pace: what runners took in rounds before, in seconds per step or episode.
+        """
         self.missing = wanted
+        self._pace = pace
         self._deadline = None if timeout_s is None else now + timeout_s
         self._running: dict[int, tuple[int, float]] = {}  # amount and start, by runner
         self._paces: list[float] = []  # seconds per unit
@@ -201,6 +225,11 @@ class Round:
         """A runner will give nothing: its share is open again."""
         self._running.pop(number, None)
 
+    @property
+    def pace(self) -> float | None:
+        """Seconds per step or episode that runners take, in this round or before; None if that is not known."""
+        return statistics.median(self._paces) if self._paces else self._pace
+
     def is_over(self, now: float) -> bool:
         """Whether there is enough, or the time is up."""
         return self.missing <= 0 or (self._deadline is not None and now >= self._deadline)
@@ -212,13 +241,13 @@ class Round:
     def look_in(self, now: float) -> float | None:
         """Seconds until there is something to decide though nothing happens: a runner is slow, or the time is up."""
         times = [] if self._deadline is None else [self._deadline]
-        if self._paces:
+        if self.pace is not None:
             times += [self._slow_at(number) for number in self._running if not self._is_slow(number, now)]
         return max(0.0, min(times) - now) if times else None
 
     def _is_slow(self, number: int, now: float) -> bool:
-        return bool(self._paces) and now >= self._slow_at(number)
+        return self.pace is not None and now >= self._slow_at(number)
 
     def _slow_at(self, number: int) -> float:
         amount, began = self._running[number]
-        return began + SLOW_FACTOR * amount * statistics.median(self._paces) + SLOW_GRACE_S
+        return began + SLOW_FACTOR * amount * (self.pace or 0.0) + SLOW_GRACE_S

@@ -181,7 +181,7 @@ class RunnerActors:
         handle = self._handles.get(number)
         if handle is not None and attempt == self.runners.members[number].attempt:
             ray.kill(handle)
-        self._died(number, attempt, reason)
+        self._died(number, attempt, reason, by_error=True)
 
     def stop(self) -> None:
         """Ends all actors."""
@@ -245,8 +245,8 @@ class RunnerActors:
         if died or call.tag == START:
             self._died(call.number, call.attempt, str(error))
 
-    def _died(self, number: int, attempt: int, reason: str) -> None:
-        verdict = self.runners.died(number, attempt, time.monotonic())
+    def _died(self, number: int, attempt: int, reason: str, by_error: bool = False) -> None:
+        verdict = self.runners.died(number, attempt, time.monotonic(), by_error=by_error)
         if verdict is Verdict.NOTHING:
             return
         self._forget(number, attempt)

@@ -11,6 +11,11 @@ import runtime as ray
 from runtime.exceptions import RayError, RayTaskError
 from runtime.rllib._core.runner_group import Round
 from runtime.rllib._core.types import Config
+from runtime.rllib.core import (
+    COMPONENT_ENV_TO_MODULE_CONNECTOR,
+    COMPONENT_MODULE_TO_ENV_CONNECTOR,
+    COMPONENT_RL_MODULE,
+)
 from runtime.rllib.env._connectors import has_own_pipelines
 from runtime.rllib.env._runner_actors import COLLECT, SYNC, Ended, RunnerActors, numbers_of
 from runtime.rllib.env._runner_calls import RunnerCalls
@@ -19,7 +24,7 @@ from runtime.rllib.env._vector import known_spaces
 from runtime.rllib.env.env_runner import Collected, EnvRunner
 from runtime.rllib.utils import metrics as names
 
-COMPONENT_RL_MODULE = "rl_module"
+CONNECTORS = (COMPONENT_ENV_TO_MODULE_CONNECTOR, COMPONENT_MODULE_TO_ENV_CONNECTOR)
 
 
 class EnvRunnerGroup(RunnerCalls):
@@ -55,6 +60,7 @@ class EnvRunnerGroup(RunnerCalls):
         self._local: EnvRunner | None = None
         self._spaces: dict[str, tuple[Any, Any]] | None = None if spaces is None else dict(spaces)
         self._weights_seq = 0
+        self._paces: dict[str, float | None] = {}  # see Round
         self._state_ref: Any = None  # what new runners are told first
         self._creator = env_creator
         if env_creator is None and config.env is not None and not config.is_multi_agent:
@@ -109,7 +115,7 @@ class EnvRunnerGroup(RunnerCalls):
     def get_spaces(self) -> dict[str, tuple[Any, Any]]:
         """Pairs of observation and action space, as `EnvRunner.get_spaces` gives them."""
         if self._spaces is None:
-            if self._local is not None and self._local.env is not None:
+            if self._local is not None and (self._local.env is not None or not self._count):
                 self._spaces = self._local.get_spaces()
             elif self._count:
                 self._spaces = self._known_spaces()
@@ -206,13 +212,14 @@ class EnvRunnerGroup(RunnerCalls):
         wanted = episodes if episodes is not None else env_steps
         if wanted is None:
             unit, wanted = self._fragments()
-        work, results = Round(wanted, now, timeout_s), list[Collected]()
+        work, results = Round(wanted, now, timeout_s, self._paces.get(unit)), list[Collected]()
         actors = self._actors
         while True:
             now = time.monotonic()
             for ended in actors.take((COLLECT,)):
                 self._took(ended, work, unit, results, max_weights_age)
             if work.is_over(now):
+                self._paces[unit] = work.pace
                 return results
             free = [number for number in actors.runners.ready if not actors.called(number, COLLECT)]
             for number, amount in work.calls(free, now):
@@ -238,6 +245,7 @@ class EnvRunnerGroup(RunnerCalls):
             self._sampling_failed(ended)
             return
         collected: Collected = ended.value
+        self._actors.runners.worked(number)
         age = self._weights_seq - collected.weights_seq
         if max_weights_age is not None and age > max_weights_age:
             work.lost(number)
@@ -292,6 +300,7 @@ class EnvRunnerGroup(RunnerCalls):
                 if ended.error is not None:
                     self._sampling_failed(ended)
                 else:
+                    self._actors.runners.worked(ended.call.number)
                     results.append((ended.call.number, ended.ref if return_obj_refs else ended.value))
             if results or left == 0:
                 return results
@@ -308,7 +317,8 @@ class EnvRunnerGroup(RunnerCalls):
         timeout_seconds: float | None = 0.0,
         inference_only: bool = False,
     ) -> None:
-        """Sends weights to all runners, the local one included: they are put into the object store once.
+        """Sends weights to all runners, the local one included: they are put into the object store once. Then merges the
+        states of the connectors, if the configuration has some.
 
         Args:
             policies: the modules; by default all.
@@ -332,6 +342,8 @@ class EnvRunnerGroup(RunnerCalls):
         if self._count:
             self._state_ref = ray.put(state)
             self._send(self._state_ref, to_worker_indices, timeout_seconds)
+            if not self._config.in_evaluation:
+                self.sync_env_runner_states()  # what connectors have learnt, too
 
     def sync_env_runner_states(
         self,
@@ -342,8 +354,6 @@ class EnvRunnerGroup(RunnerCalls):
         connector_states: Sequence[Mapping[str, Any]] | None = None,
         rl_module_state: Mapping[str, Any] | None = None,
         env_runner_indices_to_update: Collection[int] | None = None,
-        env_to_module: Any = None,
-        module_to_env: Any = None,
         **_: Any,
     ) -> None:
         """Merges the connectors' states of the remote runners, and sends the result to all runners.
@@ -361,7 +371,8 @@ class EnvRunnerGroup(RunnerCalls):
             state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME] = env_steps_sampled
         if rl_module_state is not None:
             state.update(rl_module_state)
-        state.update(self._merged_connectors(connector_states, from_worker, env_to_module, module_to_env))
+        if self._config.broadcast_env_runner_states:
+            state.update(self._connector_states(connector_states, from_worker))
         if not state:
             return
         if self._local is not None:
@@ -369,11 +380,28 @@ class EnvRunnerGroup(RunnerCalls):
         if self._count:
             self._send(ray.put(state), env_runner_indices_to_update, 0.0)
 
-    def _merged_connectors(
-        self, states: Sequence[Mapping[str, Any]] | None, source: Any, env_to_module: Any, module_to_env: Any
-    ) -> dict[str, Any]:
-        """The connectors' states by component; empty if there are no pipelines."""
-        return {}
+    def _connector_states(self, states: Sequence[Mapping[str, Any]] | None, source: Any) -> dict[str, Any]:
+        """The connectors' states by component; empty if there are only default ones."""
+        config = self._config
+        if config.is_multi_agent or not has_own_pipelines(config):
+            return {}
+        if source is not None and source is not self._local:
+            found: dict[str, Any] = source.get_state(components=CONNECTORS)
+            return {name: found[name] for name in CONNECTORS if name in found}
+        local = self.local_env_runner
+        if local is None:
+            return {}
+        if states is None and self._count and config.merge_env_runner_states:
+            states = self.foreach_env_runner(
+                "get_state",
+                kwargs={"components": CONNECTORS},
+                local_env_runner=False,
+                timeout_seconds=config.sample_timeout_s,
+            )
+        return {
+            name: pipeline.merge_states([state[name] for state in states]) if states else pipeline.get_state()
+            for name, pipeline in local.pipelines().items()
+        }
 
     def _send(self, ref: Any, to: Collection[int] | None, timeout_s: float | None) -> None:
         chosen = numbers_of(self._actors, None if to is None else [*to], healthy_only=False)

@@ -512,7 +512,7 @@ class SingleAgentEnvRunner(EnvRunner):
         if self.module is not None and _is_wanted(COMPONENT_RL_MODULE, components, not_components):
             state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
             state[names.WEIGHTS_SEQ_NO] = self._weights_seq
-        for name, pipeline in self._pipelines().items():
+        for name, pipeline in self.pipelines().items():
             if _is_wanted(name, components, not_components):
                 state[name] = pipeline.get_state()
         return state
@@ -530,13 +530,14 @@ class SingleAgentEnvRunner(EnvRunner):
                     weights = weights[DEFAULT_MODULE_ID]
                 self.module.set_state(weights)
             self._weights_seq = number or self._weights_seq
-        for name, pipeline in self._pipelines().items():
+        for name, pipeline in self.pipelines().items():
             if name in state:
                 pipeline.set_state(state[name])
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
 
-    def _pipelines(self) -> dict[str, Any]:
+    def pipelines(self) -> dict[str, Any]:
+        """The connector pipelines by component; none if the configuration has only default ones."""
         if self.env_to_module is None:
             return {}
         return {

@@ -10,7 +10,7 @@ import numpy as np
 from runtime.rllib._core import rollout as rollouts_
 from runtime.rllib._core import tables
 from runtime.rllib._core.rollout import Rollout
-from runtime.rllib._core.row_sampler import RowSampler
+from runtime.rllib._core.row_sampler import transitions
 from runtime.rllib._core.tables import SCHEMA
 from runtime.rllib._core.types import DEFAULT_MODULE_ID, Config, ModuleID
 from runtime.rllib.core.columns import Columns
@@ -53,9 +53,9 @@ class OfflinePreLearner:
         """The train batch of a batch of the data set: "module/column" -> array [rows, ...]."""
         flat: dict[str, np.ndarray] = {}
         for module_id, rollout in self.rollouts(batch).items():
-            rows = RowSampler(rollout, np.random.default_rng(0)).at(np.arange(rollout.rows))
             if self._should_module_be_updated(module_id, batch):
-                flat |= {f"{module_id}/{name}": column for name, column in _flattened(rows).items()}
+                rows = _flattened(transitions(rollout))
+                flat |= {f"{module_id}/{name}": column for name, column in rows.items()}
         return flat
 
     @classmethod

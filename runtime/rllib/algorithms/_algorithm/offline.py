@@ -24,7 +24,7 @@ class OfflineTraining:
 
     offline_columns: names of the columns that the data must have.
     trains_on_segments: whether learners get segments of episodes, as value targets need, or single rows in random
-        order. Recurrent modules always get segments.
+        order. Recurrent modules and learner connectors always get segments.
     updates_batch_by_batch: whether each train batch has an update call of its own, after which targets move.
     """
 
@@ -46,7 +46,9 @@ class OfflineTraining:
         self.offline_data.module_spec = self._module_spec  # type: ignore[attr-defined]
         self.offline_data.spaces = self._spaces()
         stateful = self.learner_group.foreach_learner(_has_stateful_module)
-        self._gets_segments = config.trains_on_segments or any(stateful)
+        self._gets_segments = (
+            config.trains_on_segments or any(stateful) or config.learner_connector is not None
+        )
 
     def _spaces(self) -> tuple[Any, Any]:
         """Of observations and actions of the first module."""
@@ -124,6 +126,25 @@ class OfflineTraining:
             "on_evaluate_offline_end", algorithm=self, metrics_logger=metrics, evaluation_metrics=results
         )
         return {OFFLINE_EVAL_RUNNER_RESULTS: results}
+
+
+def offline_learner_connector(pipeline: Any, config: Config) -> Any:
+    """The pipeline of `build_learner_connector` with next observations and, where these are trained, value targets."""
+    from runtime.rllib.connectors.learner import (
+        AddNextObservationsFromEpisodesToTrainBatch,
+        AddObservationsFromEpisodesToBatch,
+        AddOneTsToEpisodesAndTruncate,
+        GeneralAdvantageEstimation,
+    )
+
+    if config.add_default_connectors_to_learner_pipeline:
+        pipeline.insert_after(
+            AddObservationsFromEpisodesToBatch, AddNextObservationsFromEpisodesToTrainBatch()
+        )
+        if config.trains_on_segments:
+            pipeline.prepend(AddOneTsToEpisodesAndTruncate())
+            pipeline.append(GeneralAdvantageEstimation(gamma=config.gamma, lambda_=config.lambda_))
+    return pipeline
 
 
 def _has_stateful_module(learner: Any) -> bool:

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from runtime.rllib.algorithms._algorithm.offline import OfflineTraining, validate_offline
+from runtime.rllib.algorithms._algorithm.offline import (
+    OfflineTraining,
+    offline_learner_connector,
+    validate_offline,
+)
 from runtime.rllib.algorithms._config.settings import NotProvided, setter
 from runtime.rllib.algorithms.algorithm import Algorithm
 from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig
@@ -92,6 +96,13 @@ class MARWILConfig(AlgorithmConfig):
         from runtime.rllib.algorithms.marwil.torch.marwil_torch_learner import MARWILTorchLearner
 
         return MARWILTorchLearner
+
+    def build_learner_connector(
+        self, input_observation_space: Any, input_action_space: Any, device: Any = None
+    ) -> Any:
+        """The pipeline from episodes to a train batch, for `learners(learner_connector=...)`."""
+        pipeline = super().build_learner_connector(input_observation_space, input_action_space, device)
+        return offline_learner_connector(pipeline, self)
 
     def validate(self) -> None:
         """Checks that the settings fit each other.

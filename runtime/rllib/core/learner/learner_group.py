@@ -6,7 +6,7 @@ import copy
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, NoReturn
 
 import runtime
 from runtime._extension.workers import preloaded
@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 BUILD_TIMEOUT_S = 300.0
 """How long learners may take to start: to get their resources, to import torch, to build the module."""
 SHUTDOWN_TIMEOUT_S = 5.0
+OTHER_ERRORS_TIMEOUT_S = 2.0
+"""How long to wait, after one learner has failed, for the errors of the others: one of them may be the cause."""
 
 
 class LearnerDiedError(RuntimeError):
@@ -233,21 +235,34 @@ class LearnerGroup(Checkpointable):
                     f"{len(waiting)} of {len(refs)} learners did not answer within {timeout_s:.0f} s. Check that the "
                     f"cluster has the resources of {len(refs)} learners: ray.available_resources()"
                 )
-            for ref in ready:
-                try:
-                    runtime.get(ref)
-                except ActorDiedError as error:
-                    index = self._index_of(error, refs, ref)
-                    count = len(self)
-                    self.shutdown()
-                    raise LearnerDiedError(index, count, str(error)) from error
-                except Exception:
-                    self.shutdown()
-                    raise
+            try:
+                runtime.get(ready)
+            except Exception as error:
+                self._fail(refs, ready[0], error)
         return list(runtime.get(list(refs)))
 
-    def _index_of(self, error: ActorDiedError, refs: list[Any], ref: Any) -> int:
-        return next((i for i, each in enumerate(refs) if each == ref), 0)
+    def _fail(self, refs: list[Any], failed: Any, error: Exception) -> NoReturn:
+        """Raises the cause of an error: a learner that died makes the others fail, too.
+
+        The group is shut down if a learner has died, or if others wait for the one that failed.
+        """
+        others = [ref for ref in refs if ref != failed]
+        ended, waiting = [failed], others
+        if others:
+            done, waiting = runtime.wait(others, num_returns=len(others), timeout=OTHER_ERRORS_TIMEOUT_S)
+            ended += done
+        for ref in ended:
+            try:
+                runtime.get(ref)
+            except ActorDiedError as death:
+                count = len(self)
+                self.shutdown()
+                raise LearnerDiedError(refs.index(ref), count, str(death)) from death
+            except Exception as other:
+                log.debug("A learner failed: %s", other)
+        if waiting:
+            self.shutdown()
+        raise error
 
     # ---- calls and state
 

@@ -7,6 +7,7 @@ import torch
 
 from runtime.rllib._core.rollout import Rollout, Segments
 from runtime.rllib.algorithms.marwil import MARWILConfig
+from runtime.rllib.connectors.connector_v2 import ConnectorV2
 
 torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
 OBS = gym.spaces.Box(-1.0, 1.0, (3,), np.float32)
@@ -158,3 +159,30 @@ def test_settings_that_do_not_fit_are_refused():
         config(beta=1.5).validate()
     with pytest.raises(ValueError, match="postprocess_inputs"):
         config().offline_data(postprocess_inputs=False).validate()
+
+
+class Counting(ConnectorV2):
+    """Counts the steps of episodes that pass."""
+
+    steps = 0
+
+    def __call__(self, *, rl_module, batch, episodes, explore=None, shared_data=None, metrics=None, **kwargs):
+        Counting.steps += sum(len(episode) for episode in episodes)
+        return batch
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_learner_connectors_get_episodes(beta):
+    settings = config(beta=beta).learners(learner_connector=lambda *_: Counting())
+    if beta == 0.0:
+        settings.trains_on_segments = False
+    Counting.steps = 0
+    learner = settings.build_learner()
+    result = learner.update(rollouts={"default_policy": experience()})
+    assert Counting.steps >= 14
+    plain = config(beta=beta).build_learner()
+    if beta == 0.0:  # the same rows: the same loss
+        other = plain.update(rollouts={"default_policy": experience()})
+        losses = [float(each["default_policy"]["policy_loss"].peek()) for each in (result, other)]
+        assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert np.isfinite(float(result["default_policy"]["policy_loss"].peek()))

@@ -12,7 +12,8 @@ from torch.optim import Optimizer
 def _plain(name: str) -> Callable[..., Any]:
     """A method of `Optimizer` without the wrapper that imports torch._dynamo on first use."""
     method = getattr(Optimizer, name)
-    return getattr(method, "__wrapped__", method)  # type: ignore[no-any-return]
+    plain: Callable[..., Any] = getattr(method, "__wrapped__", method)
+    return plain
 
 
 class FusedAdam(torch.optim.Adam):
@@ -36,42 +37,21 @@ class FusedAdam(torch.optim.Adam):
         self._lists = {}
         self._load(state_dict)
 
-    @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """One step with the gradients that are set. Parameters without one stay.
 
         Args:
             closure: computes the loss and its gradients first, if given.
         """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for number, group in enumerate(self.param_groups):
-            lists = self._lists.get(number)
-            if lists is None or len(lists[0]) != len(group["params"]) or _has_none(lists[0]):
-                lists = self._lists_of(group)
-                self._lists[number] = lists
-            params, means, squares, largest, steps = lists
-            if not params:
-                continue
-            beta1, beta2 = group["betas"]
-            torch._foreach_add_(steps, 1)
-            torch._fused_adam_(
-                params,
-                [param.grad for param in params],
-                means,
-                squares,
-                largest,
-                steps,
-                lr=group["lr"],
-                beta1=beta1,
-                beta2=beta2,
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                amsgrad=group["amsgrad"],
-                maximize=group["maximize"],
-            )
+        loss = None if closure is None else closure()
+        with torch.no_grad():
+            for number, group in enumerate(self.param_groups):
+                lists = self._lists.get(number)
+                if lists is None or len(lists[0]) != len(group["params"]) or _has_none(lists[0]):
+                    lists = self._lists_of(group)
+                    self._lists[number] = lists
+                if lists[0]:
+                    _fused_step(group, *lists)
         return loss
 
     step.hooked = True  # type: ignore[attr-defined] # no profiler's wrapper around each call
@@ -97,3 +77,30 @@ class FusedAdam(torch.optim.Adam):
 
 def _has_none(params: list[Any]) -> bool:
     return any(param.grad is None for param in params)
+
+
+def _fused_step(
+    group: dict[str, Any],
+    params: list[Any],
+    means: list[Any],
+    squares: list[Any],
+    largest: list[Any],
+    steps: list[Any],
+) -> None:
+    beta1, beta2 = group["betas"]
+    torch._foreach_add_(steps, 1)
+    torch._fused_adam_(
+        params,
+        [param.grad for param in params],
+        means,
+        squares,
+        largest,
+        steps,
+        lr=group["lr"],
+        beta1=beta1,
+        beta2=beta2,
+        weight_decay=group["weight_decay"],
+        eps=group["eps"],
+        amsgrad=group["amsgrad"],
+        maximize=group["maximize"],
+    )

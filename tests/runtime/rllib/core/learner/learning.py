@@ -34,7 +34,9 @@ def specs(*module_ids: str) -> MultiRLModuleSpec:
 def learner(config: Any = None, module_spec: Any = None, learner_class: Any = None) -> Any:
     """A learner that is built."""
     config = config or PPOConfig().debugging(seed=1)
-    made = (learner_class or config.get_default_learner_class())(config=config, module_spec=module_spec or spec())
+    made = (learner_class or config.get_default_learner_class())(
+        config=config, module_spec=module_spec or spec()
+    )
     made.build()
     return made
 

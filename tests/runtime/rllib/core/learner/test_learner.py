@@ -77,7 +77,9 @@ def test_only_policies_to_train_change() -> None:
 
 def test_modules_have_settings_of_their_own() -> None:
     overrides = {"a": PPOConfig.overrides(lr=0.5, grad_clip=1e-9)}
-    settings = config().multi_agent(policies={"a", "b"}).rl_module(algorithm_config_overrides_per_module=overrides)
+    settings = (
+        config().multi_agent(policies={"a", "b"}).rl_module(algorithm_config_overrides_per_module=overrides)
+    )
     made = learner(settings, specs("a", "b"))
     assert made.get_optimizer("a").param_groups[0]["lr"] == 0.5
     assert made.get_optimizer("b").param_groups[0]["lr"] == 0.01
@@ -123,7 +125,9 @@ def test_a_learner_that_was_restored_goes_on_as_if_it_had_not_been() -> None:
     assert equal(weights(one), weights(other))
     for made in (one, other):
         made.update(rollouts={"default_policy": rows(1)}, num_epochs=3)
-    assert equal(weights(one), weights(other))  # the optimizers' moments and the KL coefficients are the same, too
+    assert equal(
+        weights(one), weights(other)
+    )  # the optimizers' moments and the KL coefficients are the same, too
 
 
 def test_components_of_the_state_can_be_chosen() -> None:
@@ -182,7 +186,9 @@ def test_optimizers_of_a_learners_own_share_the_parameters() -> None:
     changed = {name for name, each in weights(made).items() if not np.array_equal(each, before[name])}
     assert changed
     assert all("critic" in name or name.startswith("vf") for name in changed)
-    assert {"gradients_actor_global_norm", "gradients_critic_global_norm", "critic_learning_rate"} <= set(results)
+    assert {"gradients_actor_global_norm", "gradients_critic_global_norm", "critic_learning_rate"} <= set(
+        results
+    )
 
 
 def test_a_step_with_gradients_that_are_not_finite_can_be_skipped() -> None:

@@ -91,7 +91,9 @@ def test_a_checkpoint_of_one_restores_all(pair: LearnerGroup, tmp_path: pathlib.
     assert (tmp_path / "learner" / "rl_module" / "a").is_dir()
     pair.update(rollouts={"a": rows(5), "b": rows(6)}, **TRAINING)
     assert not equal(of_all(pair)[0], before)
-    pair.foreach_learner(lambda made: setattr(made, "_weights_seq_no", 0))  # older weights are ignored otherwise
+    pair.foreach_learner(
+        lambda made: setattr(made, "_weights_seq_no", 0)
+    )  # older weights are ignored otherwise
     pair.restore_from_path(tmp_path)
     assert all(equal(state, before) for state in of_all(pair))
 
@@ -110,11 +112,10 @@ def test_asynchronous_updates_give_their_results_later(pair: LearnerGroup) -> No
 def test_what_a_learner_that_is_behind_cannot_take_is_counted(session: None) -> None:
     group = LearnerGroup(config=config(1), module_spec=spec())
     try:
-        data, sent = rows(), 0
+        data = rows()
         limit = group.config.max_requests_in_flight_per_learner
         for _ in range(limit + 2):
             group.update(rollouts={"default_policy": data}, async_update=True, num_epochs=200)
-            sent += 1
         dropped = group.get_stats()["learner_group_ts_dropped_lifetime"]
         assert dropped in (data.rows, 2 * data.rows)  # one update may have ended meanwhile
         group.wait_for_room(30.0)
@@ -132,6 +133,16 @@ def test_a_learner_that_dies_ends_the_group_with_an_error_that_says_so(session: 
     assert len(group) == 0
 
 
+def test_an_error_in_a_learner_is_raised_as_it_is(session: None) -> None:
+    group = LearnerGroup(config=config(1), module_spec=spec())
+    try:
+        with pytest.raises(ZeroDivisionError):
+            group.foreach_learner(lambda made: 1 / 0)
+        assert group.foreach_learner(lambda made: 7) == [7]  # the group goes on
+    finally:
+        group.shutdown()
+
+
 def test_a_local_group_is_one_learner_in_this_process(session: None, tmp_path: pathlib.Path) -> None:
     group = LearnerGroup(config=config(), module_spec=spec())
     assert group.is_local
@@ -140,7 +151,9 @@ def test_a_local_group_is_one_learner_in_this_process(session: None, tmp_path: p
     with pytest.raises(ValueError, match="num_learners"):
         group.update(rollouts={"default_policy": rows()}, async_update=True)
     [result] = group.update(rollouts={"default_policy": rows()}, return_state=True)
-    assert equal(result["_rl_module_state_after_update"]["default_policy"], group.get_weights()["default_policy"])
+    weights = group.get_weights(["default_policy"], inference_only=True)
+    assert equal(result["_rl_module_state_after_update"]["default_policy"], weights["default_policy"])
+    assert not any("critic" in name for name in weights["default_policy"])
     group.save_to_path(tmp_path)
     again = LearnerGroup.from_checkpoint(tmp_path)
     assert equal(again.get_weights()["default_policy"], group.get_weights()["default_policy"])
@@ -148,7 +161,6 @@ def test_a_local_group_is_one_learner_in_this_process(session: None, tmp_path: p
 
 def test_two_learners_learn_what_one_learns_from_all_rows(session: None) -> None:
     """With one minibatch of all rows, the mean of two equal shards' gradients is the gradient of the whole."""
-
 
     data = rows(3)
     half = data.rows // 2

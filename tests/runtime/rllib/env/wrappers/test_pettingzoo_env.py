@@ -106,7 +106,8 @@ def test_agents_that_nobody_announced(make: Any) -> None:
             assert env.get_observation_space(agent).contains(observation)
         actions = {agent: env.get_action_space(agent).sample() for agent in acting}
         obs, _, terminateds, truncateds, _ = env.step(actions)
-        assert not (terminateds["__all__"] or truncateds["__all__"])
+        assert not terminateds["__all__"]
+        assert not truncateds["__all__"]
         seen |= set(obs)
         acting = {a: o for a, o in obs.items() if not (terminateds[a] or truncateds[a])}
         assert acting

@@ -106,7 +106,11 @@ def test_each_batch_is_used_as_often_as_the_buffer_allows() -> None:
 def test_target_networks_follow_when_their_time_has_come() -> None:
     """After 2 * (1 batch kept * 2 uses) * 20 rows = 80 trained rows, and all the way with tau = 1."""
     made = made_by(
-        config(target_network_update_freq=2, circular_buffer_num_batches=1, circular_buffer_iterations_per_batch=2)
+        config(
+            target_network_update_freq=2,
+            circular_buffer_num_batches=1,
+            circular_buffer_iterations_per_batch=2,
+        )
     )
     module = made.module["default_policy"].unwrapped()
 

@@ -28,7 +28,9 @@ def outputs(module: Any, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     with torch.no_grad():
         batch = {"obs": torch.from_numpy(obs)}
         logits = module.forward_train(batch)["action_dist_inputs"].double().numpy()
-        return logits - np.log(np.exp(logits).sum(-1, keepdims=True)), module.compute_values(batch).double().numpy()
+        return logits - np.log(np.exp(logits).sum(-1, keepdims=True)), module.compute_values(
+            batch
+        ).double().numpy()
 
 
 def plain_vtrace(
@@ -43,7 +45,9 @@ def plain_vtrace(
         for row in reversed(range(start, stop)):
             rho = np.exp(target_logp[row] - data.columns["action_logp"][row])
             reward = data.columns["rewards"][row]
-            delta = min(settings.vtrace_clip_rho_threshold, rho) * (reward + settings.gamma * following - values[row])
+            delta = min(settings.vtrace_clip_rho_threshold, rho) * (
+                reward + settings.gamma * following - values[row]
+            )
             targets[row] = values[row] + delta + settings.gamma * min(1.0, rho) * (target_after - following)
             advantages[row] = min(settings.vtrace_clip_pg_rho_threshold, rho) * (
                 reward + settings.gamma * target_after - values[row]
@@ -54,7 +58,8 @@ def plain_vtrace(
 
 
 @pytest.mark.parametrize(
-    "training", [{}, {"gamma": 0.8, "entropy_coeff": 0.3, "vtrace_clip_rho_threshold": 2.0, "vf_loss_coeff": 0.1}]
+    "training",
+    [{}, {"gamma": 0.8, "entropy_coeff": 0.3, "vtrace_clip_rho_threshold": 2.0, "vf_loss_coeff": 0.1}],
 )
 def test_the_loss_is_that_of_the_plain_implementation(training: dict[str, Any]) -> None:
     settings = config(**training)

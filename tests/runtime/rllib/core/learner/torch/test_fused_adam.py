@@ -11,7 +11,9 @@ from runtime.rllib.core.learner.torch.fused_adam import FusedAdam
 
 def parameters() -> list[Any]:
     generator = torch.Generator().manual_seed(1)
-    return [torch.nn.Parameter(torch.randn(*shape, generator=generator)) for shape in ((3, 4), (4,), (2, 2, 2))]
+    return [
+        torch.nn.Parameter(torch.randn(*shape, generator=generator)) for shape in ((3, 4), (4,), (2, 2, 2))
+    ]
 
 
 def step(optimizer: Any, params: list[Any], number: int) -> None:
@@ -65,7 +67,11 @@ def test_groups_have_settings_of_their_own_and_may_come_later() -> None:
     step(optimizer, params, 1)
     optimizer.add_param_group({"params": params[1:], "lr": 0.1})
     step(optimizer, params, 1)
-    assert [torch.equal(param, old) for param, old in zip(params, before, strict=True)] == [True, False, False]
+    assert [torch.equal(param, old) for param, old in zip(params, before, strict=True)] == [
+        True,
+        False,
+        False,
+    ]
     optimizer.zero_grad()
     assert all(param.grad is None for param in params)
     assert optimizer.step(lambda: 7) == 7

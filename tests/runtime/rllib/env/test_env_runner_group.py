@@ -1,0 +1,189 @@
+"""Environment runners as actors: sampling in parallel, kills, slow environments, weights."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from runtime.exceptions import RayTaskError
+from runtime.rllib.env._runner_actors import EnvRunnerFailedError
+from runtime.rllib.env.env_runner_group import EnvRunnerGroup
+from runtime.rllib.execution.rollout_ops import synchronous_parallel_sample
+from tests.runtime.rllib.env.counting import Counter, Slow
+from tests.runtime.rllib.env.settings import Settings
+from tests.under_test import ray
+
+pytestmark = pytest.mark.usefixtures("session")
+
+
+class Weights:
+    """Something that has a module's weights, as a learner group."""
+
+    def __init__(self, logits: Any) -> None:
+        self.logits = np.asarray(logits, np.float32)
+
+    def get_weights(self, policies: Any = None, inference_only: bool = False) -> dict[str, Any]:
+        return {"default_policy": {"logits": self.logits}}
+
+
+@pytest.fixture(scope="module")
+def group(session: None) -> Iterator[EnvRunnerGroup]:
+    """Two runners with two environments each."""
+    made = EnvRunnerGroup(config=Settings(lambda _: Counter(), num_env_runners=2))
+    yield made
+    made.stop()
+
+
+def wait_for(group: EnvRunnerGroup, count: int) -> None:
+    while group.num_healthy_remote_workers() < count:  # the test's own timeout ends it
+        group._actors.pump(0.1)
+
+
+def test_runners_share_the_work(group: EnvRunnerGroup) -> None:
+    wait_for(group, 2)
+    collected = group.collect(env_steps=40)
+    assert [each.env_steps for each in collected] == [20, 20]
+    assert sum(each.env_steps for each in group.collect()) == 64
+    episodes = [each.rollouts["default_policy"].segments for each in group.collect(episodes=6)]
+    assert sum(len(each) for each in episodes) == 6
+    assert all((each.terminated | each.truncated).all() for each in episodes)
+
+
+def test_functions_and_methods_of_all_runners(group: EnvRunnerGroup) -> None:
+    wait_for(group, 2)
+    assert group.foreach_env_runner("ping", local_env_runner=False) == ["pong"] * 2
+    assert group.foreach_env_runner(lambda runner: runner.worker_index) == [0, 1, 2]
+    assert group.foreach_env_runner(lambda runner, n: n, kwargs={"n": 5}, remote_worker_ids=[2]) == [5, 5]
+    each = [lambda runner: "one", lambda runner: "two"]
+    assert group.foreach_env_runner(each, local_env_runner=False) == ["one", "two"]
+    refs = group.foreach_env_runner("ping", local_env_runner=False, return_obj_refs=True)
+    assert ray.get(refs) == ["pong"] * 2
+    assert group.foreach_env(lambda env: env.unwrapped.lengths[0]) == [[], [3, 3], [3, 3]]
+    with pytest.raises(RayTaskError, match="zero"):
+        group.foreach_env_runner(lambda runner: 1 / 0, local_env_runner=False)
+    assert group.num_remote_workers() == group.num_healthy_remote_workers() == 2
+    assert group.healthy_env_runner_ids() == [1, 2]
+
+
+def test_calls_without_waiting(group: EnvRunnerGroup) -> None:
+    wait_for(group, 2)
+    assert group.foreach_env_runner_async("ping", tag="a") == 2
+    assert group.foreach_env_runner_async("ping", tag="a") == 0  # one in flight per runner is allowed
+    assert group.foreach_env_runner_async("ping", tag="b", remote_worker_ids=[1]) == 1
+    found: list[Any] = []
+    while len(found) < 2:
+        found += group.fetch_ready_async_reqs(tags="a", timeout_seconds=10)
+    assert sorted(found) == [(1, "pong"), (2, "pong")]
+    assert group.fetch_ready_async_reqs(tags=["b"], timeout_seconds=10) == [(1, "pong")]
+    assert group.foreach_env_runner_async_fetch_ready("ping", timeout_seconds=10) != []
+    group.fetch_ready_async_reqs(timeout_seconds=10)
+
+
+def test_sampling_without_waiting(group: EnvRunnerGroup) -> None:
+    wait_for(group, 2)
+    assert group.collect_async(env_steps=10) == 2
+    assert group.collect_async(env_steps=10) == 0
+    found: list[Any] = []
+    while len(found) < 2:
+        found += group.ready(timeout_s=10)
+    assert sorted(number for number, _ in found) == [1, 2]
+    assert all(each.env_steps == 10 for _, each in found)
+    assert group.ready() == []
+
+
+def test_episodes_of_all_runners(group: EnvRunnerGroup) -> None:
+    wait_for(group, 2)
+    episodes, metrics = synchronous_parallel_sample(worker_set=group, max_env_steps=100, _return_metrics=True)
+    assert sum(map(len, episodes)) >= 100
+    assert len(metrics) >= 2
+    assert len(synchronous_parallel_sample(worker_set=group, concat=False)) == 2
+
+
+def test_weights_reach_all_runners_and_those_that_come_later(group: EnvRunnerGroup) -> None:
+    wait_for(group, 2)
+    group.sync_weights(from_worker_or_learner_group=Weights([1.0, 2.0]), timeout_seconds=None)
+    assert [w.tolist() for w in group.foreach_env_runner(lambda r: r.module.logits)] == [[1, 2]] * 3
+    assert {each.weights_seq for each in group.collect(env_steps=20)} == {group._weights_seq}
+    # Late results with old weights are left out.
+    group.collect_async(env_steps=10)
+    group._actors.pump(None)
+    group.sync_weights(from_worker_or_learner_group=Weights([3.0, 4.0]), timeout_seconds=None)
+    collected = group.collect(env_steps=40, max_weights_age=0)
+    assert {each.weights_seq for each in collected} == {group._weights_seq}
+    assert sum(each.env_steps for each in collected) >= 40
+
+
+def test_a_killed_runner_is_replaced_while_the_others_sample(group: EnvRunnerGroup) -> None:
+    wait_for(group, 2)
+    group.sync_weights(from_worker_or_learner_group=Weights([5.0, 6.0]))
+    first, _ = group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
+    os.kill(first, signal.SIGKILL)
+    collected = group.collect(env_steps=200)
+    assert sum(each.env_steps for each in collected) >= 200
+    wait_for(group, 2)
+    assert group.probe_unhealthy_env_runners() == [1]
+    assert group.probe_unhealthy_env_runners() == []
+    assert group.num_remote_worker_restarts() == 1
+    assert group.foreach_env_runner(lambda runner: runner.recreated_worker, local_env_runner=False) == [
+        True,
+        False,
+    ]
+    logits = group.foreach_env_runner(lambda runner: runner.module.logits.tolist(), local_env_runner=False)
+    assert logits == [[5.0, 6.0]] * 2
+
+
+def test_a_slow_environment_does_not_hold_the_others() -> None:
+    config = Settings(
+        Slow, num_env_runners=2, env_config={"seconds": 30.0, "slow": 1}, sample_timeout_s=100.0
+    )
+    slow = EnvRunnerGroup(config=config)
+    try:
+        wait_for(slow, 2)
+        collected = slow.collect(env_steps=40)
+        assert sum(each.env_steps for each in collected) >= 40
+        assert all(each.env_steps for each in collected)
+        # It still samples, and is not asked again; its share goes to the other one.
+        assert sum(each.env_steps for each in slow.collect(env_steps=40)) >= 40
+        assert slow.num_healthy_remote_workers() == 2
+    finally:
+        slow.stop()
+
+
+def test_a_runner_that_cannot_be_made_fails_the_group_with_the_reason() -> None:
+    def broken(context: Any) -> Any:
+        raise OSError("no such simulator")
+
+    group = EnvRunnerGroup(config=Settings(broken, num_env_runners=1))
+    with pytest.raises(EnvRunnerFailedError, match="no such simulator"):
+        group.get_spaces()
+    group.stop()
+
+
+def test_errors_are_raised_at_once_or_after_some_restarts() -> None:
+    class Broken(Counter):
+        def step(self, action: Any) -> Any:
+            raise RuntimeError("broken step")
+
+    for restart, error in ((False, RayTaskError), (True, EnvRunnerFailedError)):
+        config = Settings(lambda _: Broken(), num_env_runners=1, restart_failed_env_runners=restart)
+        group = EnvRunnerGroup(config=config)
+        with pytest.raises(error, match="broken step"):
+            group.collect(env_steps=10)
+        group.stop()
+
+
+def test_without_remote_runners_the_local_one_samples() -> None:
+    group = EnvRunnerGroup(config=Settings(lambda _: Counter()))
+    (collected,) = group.collect(env_steps=10)
+    assert collected.env_steps == 10
+    group.sync_weights(from_worker_or_learner_group=Weights([7.0, 8.0]))
+    assert group.local_env_runner.module.logits.tolist() == [7.0, 8.0]
+    assert group.num_healthy_env_runners() == 1
+    group.stop()
