@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 from .._core.rollout import Rollout
-from .._core.types import ModuleID
+from .._core.types import Config, ModuleID
 from ..core.learner.experience import merged
 
 
@@ -30,37 +30,26 @@ class TrainBatch:
         return {"rollouts": self.rollouts} if self.episodes is None else {"episodes": self.episodes}
 
 
-def collected_rollouts(
-    env_runner_group: Any, steps: int, *, count_steps_by: str = "env_steps", timeout_s: float | None = None
-) -> TrainBatch:
-    """Samples until there are enough steps, or until the runners give none within the timeout.
+def collected_rollouts(env_runner_group: Any, config: Config) -> TrainBatch:
+    """Samples until there is a train batch, or until the runners give nothing within the timeout.
 
     Args:
         env_runner_group: the runners.
-        steps: how many, at least.
-        count_steps_by: "env_steps" or "agent_steps".
-        timeout_s: of one round of sampling.
+        config: has the size ("total_train_batch_size" steps, counted by "count_steps_by"), the "batch_mode" and the
+            timeout of one round ("sample_timeout_s").
     """
     parts: list[Any] = []
     done = 0
-    while done < steps:
-        env_steps = steps - done
-        if count_steps_by == "agent_steps" and parts:
-            per_env_step = max(
-                1.0, sum(c.agent_steps for c in parts) / max(1, sum(c.env_steps for c in parts))
-            )
-            env_steps = max(1, round(env_steps / per_env_step))
-        elif count_steps_by == "agent_steps":
-            env_steps = 1  # how many agents step at a time is not known yet
-        fresh = [
-            each
-            for each in env_runner_group.collect(env_steps=env_steps, timeout_s=timeout_s)
-            if each.env_steps
-        ]
+    while done < config.total_train_batch_size:
+        amount: dict[str, int] = {}
+        if config.batch_mode != "complete_episodes":  # else one episode of each environment
+            amount["env_steps"] = _env_steps(config, config.total_train_batch_size - done, parts)
+        collected = env_runner_group.collect(**amount, timeout_s=config.sample_timeout_s)
+        fresh = [each for each in collected if each.env_steps]
         if not fresh:
             break
         parts += fresh
-        done += sum(getattr(each, count_steps_by) for each in fresh)
+        done += sum(getattr(each, config.count_steps_by) for each in fresh)
     episodes = None
     if parts and all(each.episodes is not None for each in parts):
         episodes = [episode for each in parts for episode in each.episodes]
@@ -70,3 +59,13 @@ def collected_rollouts(
         [each.metrics for each in parts],
         sum(each.env_steps for each in parts),
     )
+
+
+def _env_steps(config: Config, missing: int, parts: list[Any]) -> int:
+    """Env steps that give the missing ones, by the number of agents that stepped so far."""
+    if config.count_steps_by == "env_steps":
+        return missing
+    if not parts:
+        return 1  # how many agents step at a time is not known yet
+    agents = sum(each.agent_steps for each in parts) / sum(each.env_steps for each in parts)
+    return max(1, round(missing / max(1.0, agents)))

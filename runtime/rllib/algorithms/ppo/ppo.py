@@ -166,12 +166,7 @@ class PPO(Algorithm):
         """One iteration."""
         config = self.config
         with self.metrics.log_time((TIMERS, ENV_RUNNER_SAMPLING_TIMER)):
-            collected = collected_rollouts(
-                self.env_runner_group,
-                config.total_train_batch_size,
-                count_steps_by=config.count_steps_by,
-                timeout_s=config.sample_timeout_s,
-            )
+            collected = collected_rollouts(self.env_runner_group, config)
             if not collected.env_steps:
                 return  # no runner answered in time
             self.metrics.aggregate(collected.metrics, key=ENV_RUNNER_RESULTS)
