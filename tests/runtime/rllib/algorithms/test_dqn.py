@@ -21,6 +21,8 @@ from runtime.rllib.core.rl_module.rl_module import RLModuleSpec
 from runtime.rllib.env.multi_agent_env import make_multi_agent
 from runtime.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
 
+torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
+
 OBSERVATIONS = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS = gymnasium.spaces.Discrete(4)
 

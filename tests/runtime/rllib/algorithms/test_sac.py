@@ -15,6 +15,8 @@ from runtime.rllib.algorithms.sac import SAC, SACConfig
 from runtime.rllib.algorithms.sac.torch.sac_torch_learner import SACTorchLearner
 from runtime.rllib.core.rl_module.rl_module import RLModuleSpec
 
+torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
+
 OBSERVATIONS = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
 BOX = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
 DISCRETE = gymnasium.spaces.Discrete(4)
@@ -115,7 +117,7 @@ def test_the_losses_of_discrete_actions_are_those_of_a_plain_loop() -> None:
     assert report["qf_loss"] == pytest.approx(q_losses[0], rel=1e-4)
     assert report["qf_twin_loss"] == pytest.approx(q_losses[1], rel=1e-4)
     assert report["policy_loss"] == pytest.approx(policy, rel=1e-3, abs=1e-5)
-    assert report["alpha_loss"] == pytest.approx(alpha, rel=1e-4)
+    assert report["alpha_loss"] == pytest.approx(alpha, rel=1e-3, abs=1e-5)
     assert float(total.detach()) == pytest.approx(sum(q_losses) + policy + alpha, rel=1e-4)
 
 
@@ -150,10 +152,10 @@ def test_each_optimizer_gets_the_gradients_of_its_own_loss(space: Any) -> None:
 def test_the_temperature_is_part_of_the_state() -> None:
     made, twin = learner(BOX, alpha_lr=0.1), learner(BOX)
     made.update(batch={"default_policy": batch_of(8, BOX)})
-    alpha = float(made.curr_log_alpha["default_policy"])
+    alpha = made.curr_log_alpha["default_policy"].item()
     assert alpha != pytest.approx(math.log(0.5), abs=0.05)
     twin.set_state(made.get_state())
-    assert float(twin.curr_log_alpha["default_policy"]) == alpha
+    assert twin.curr_log_alpha["default_policy"].item() == alpha
 
 
 def test_modules_to_act_with_have_the_policy_alone() -> None:
@@ -216,7 +218,7 @@ def test_a_short_training_reports_saves_and_goes_on(env: str, tmp_path: pathlib.
     again = SAC.from_checkpoint(tmp_path)
     for name, value in algo.get_weights()["default_policy"].items():
         assert np.array_equal(again.get_weights()["default_policy"][name], value)
-    alphas = [float(each.learner_group._learner.curr_log_alpha["default_policy"]) for each in (algo, again)]
+    alphas = [each.learner_group._learner.curr_log_alpha["default_policy"].item() for each in (algo, again)]
     assert alphas[0] == alphas[1] != 0
     for each in (algo, again):
         each.stop()

@@ -12,6 +12,9 @@ from runtime.rllib.algorithms.tqc import TQCConfig
 from runtime.rllib.algorithms.tqc.torch.losses import quantile_huber_loss, truncated_quantiles
 
 
+torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
+
+
 def test_quantile_regression_is_that_of_a_plain_loop() -> None:
     generator = torch.Generator().manual_seed(1)
     quantiles = torch.randn(4, 3, 5, generator=generator) * 2
