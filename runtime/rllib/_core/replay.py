@@ -128,7 +128,7 @@ class ReplayRing:
         if self._tree is not None:
             priority = self.max_priority if priority is None else priority
             weights = np.zeros(len(taken))
-            weights[: len(places)] = priority**self.alpha
+            weights[: len(places)] = priority ** (self.alpha or 0.0)
             self._tree.set(taken, weights)
 
     def _place(self, rollout: Rollout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -326,7 +326,7 @@ class ReplayRing:
         if not there.all():
             rows, priorities = rows[there], priorities[there]
         if len(rows):
-            self._tree.set(rows % self.slots, priorities**self.alpha)
+            self._tree.set(rows % self.slots, priorities ** (self.alpha or 0.0))
             self.max_priority = max(self.max_priority, float(priorities.max()))
 
     # State.

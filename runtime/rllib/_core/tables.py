@@ -168,7 +168,7 @@ def _lengths(columns: Mapping[str, Tree], ended: np.ndarray, count: int) -> np.n
         pairs = zip(trees.leaves(columns[Columns.NEXT_OBS]), trees.leaves(columns[Columns.OBS]), strict=True)
         for after, obs in pairs:
             differs = after[:-1] != obs[1:]
-            begins[1:] |= differs.reshape(len(differs), -1).any(1) if differs.ndim > 1 else differs
+            begins[1:] |= differs.any(axis=tuple(range(1, differs.ndim)))
     return np.diff(np.append(np.flatnonzero(begins), count))
 
 

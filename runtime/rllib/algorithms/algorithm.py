@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shutil
 import time
 from collections.abc import Callable, Collection
 from typing import Any, ClassVar, Self
@@ -104,6 +106,7 @@ class Algorithm(Checkpointable, Trainable):
         given.validate()
         given.freeze()
         os.environ.update(given.extra_python_environs_for_driver)
+        logging.getLogger("runtime.rllib").setLevel(given.log_level)
         self._callbacks = CallbackCaller(given)
         self.callbacks = self._callbacks.objects
         lookup = {**DEFAULT_STATS_CLS_LOOKUP, **given.custom_stats_cls_lookup}
@@ -426,6 +429,14 @@ class Algorithm(Checkpointable, Trainable):
             (COMPONENT_EVAL_ENV_RUNNER, self.eval_env_runner),
         ]
         return [(name, part) for name, part in parts if part is not None]
+
+    def _write(self, folder: str, state: dict[str, Any] | None, use_msgpack: bool) -> None:
+        super()._write(folder, state, use_msgpack)
+        if self.config.checkpoint_trainable_policies_only:
+            learner = os.path.join(folder, COMPONENT_LEARNER_GROUP, "learner")
+            for module_id in self.config.policies:
+                if not self.config.is_trained(module_id):
+                    shutil.rmtree(os.path.join(learner, "rl_module", module_id), ignore_errors=True)
 
     def _read(self, folder: str, component: str | None = None, **kwargs: Any) -> None:
         super()._read(folder, component, **kwargs)

@@ -33,6 +33,7 @@ class Acting:
             device: of the module.
         """
         import torch  # here, so that a program with remote runners can start them before it imports torch
+
         from runtime.rllib.core.distribution.torch.torch_distribution import TorchCategorical
 
         self._from_numpy, self._inference_mode = torch.from_numpy, torch.inference_mode

@@ -211,7 +211,7 @@ class RunnerActors:
             "num_cpus": config.num_cpus_per_env_runner,
             "num_gpus": config.num_gpus_per_env_runner,
             "resources": dict(config.custom_resources_per_env_runner),
-            "runtime_env": workers.preloaded(*MODULES),
+            "runtime_env": workers.preloaded(*MODULES, runtime_env=_environment(config)),
         }
         kwargs = self._kwargs_of(number)
         self._handles[number] = self._cls.options(**options).remote(config=self._config_ref, **kwargs)
@@ -267,6 +267,11 @@ class RunnerActors:
                 if call.tag != START:
                     gone = RayError(f"Environment runner {number} is gone")
                     self._ended.append(Ended(call, ref, None, gone))
+
+
+def _environment(config: Config) -> dict[str, Any] | None:
+    variables = config.extra_python_environs_for_worker
+    return {"env_vars": dict(variables)} if variables else None
 
 
 def numbers_of(actors: RunnerActors, chosen: Sequence[int] | None, healthy_only: bool) -> list[int]:

@@ -121,8 +121,13 @@ class EnvRunner(Checkpointable):
         return (), {"config": self.config}
 
     def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """The module."""
-        return [] if self.module is None else [("rl_module", self.module)]
+        """The module, and the pipelines of connectors if there are own ones."""
+        module = [] if self.module is None else [("rl_module", self.module)]
+        return [*module, *self.pipelines().items()]
+
+    def pipelines(self) -> dict[str, Any]:
+        """The connector pipelines by component; none if the configuration has only default ones."""
+        return {}
 
     @abc.abstractmethod
     def forget_episodes(self) -> None:

@@ -317,8 +317,8 @@ class EnvRunnerGroup(RunnerCalls):
         timeout_seconds: float | None = 0.0,
         inference_only: bool = False,
     ) -> None:
-        """Sends weights to all runners, the local one included: they are put into the object store once. Then merges the
-        states of the connectors, if the configuration has some.
+        """Sends weights to all runners, the local one included: they are put into the object store once. Merges the
+        states of the connectors, too, if the configuration has some.
 
         Args:
             policies: the modules; by default all.

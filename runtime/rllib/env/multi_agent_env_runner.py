@@ -15,6 +15,11 @@ from .._core.agents import AgentEpisode, Lane, RowTable, batch_of
 from .._core.rollout import Rollout
 from .._core.types import AgentID, Config, ModuleID
 from ..callbacks.utils import CallbackCaller
+from ..core import (
+    COMPONENT_ENV_TO_MODULE_CONNECTOR,
+    COMPONENT_MODULE_TO_ENV_CONNECTOR,
+    COMPONENT_RL_MODULE,
+)
 from ..core.columns import Columns
 from ..utils import metrics as names
 from . import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
@@ -27,12 +32,7 @@ from .env_context import EnvContext
 from .env_errors import StepFailedRecreateEnvError
 from .env_runner import Collected, EnvRunner
 from .multi_agent_episode import MultiAgentEpisode, completed
-from .single_agent_env_runner import (
-    COMPONENT_ENV_TO_MODULE_CONNECTOR,
-    COMPONENT_MODULE_TO_ENV_CONNECTOR,
-    COMPONENT_RL_MODULE,
-    MOST_FAILURES_IN_A_ROW,
-)
+from .single_agent_env_runner import MOST_FAILURES_IN_A_ROW
 from .single_agent_episode import SingleAgentEpisode, to_rollout
 from .vector.sync_vector_multi_agent_env import SyncVectorMultiAgentEnv
 
@@ -505,12 +505,12 @@ class MultiAgentEnvRunner(EnvRunner):
                 **kwargs,
             )
             state[names.WEIGHTS_SEQ_NO] = self._weights_seq
-        for name, pipeline in self._pipelines().items():
+        for name, pipeline in self.pipelines().items():
             if self._check_component(name, components, not_components):
                 state[name] = pipeline.get_state()
         return state
 
-    def _pipelines(self) -> dict[str, Any]:
+    def pipelines(self) -> dict[str, Any]:
         if self.env_to_module is None:
             return {}
         return {
@@ -529,7 +529,7 @@ class MultiAgentEnvRunner(EnvRunner):
             if number == 0 or number > self._weights_seq:
                 self.module.set_state(weights)
             self._weights_seq = number or self._weights_seq
-        for name, pipeline in self._pipelines().items():
+        for name, pipeline in self.pipelines().items():
             if name in state:
                 pipeline.set_state(state[name])
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:

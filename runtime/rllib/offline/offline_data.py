@@ -22,6 +22,7 @@ from .offline_prelearner import OfflinePreLearner
 
 __all__ = ["OfflineData", "OfflinePreLearner"]
 
+_LARGEST_ACTION = 1.001  # of normalized ones, with what rounding may add
 _BATCHES_PER_CHUNK = 8  # train batches whose rows are shuffled together when data is streamed
 
 
@@ -118,7 +119,7 @@ class OfflineData:
         parts: dict[ModuleID, list[SampleBatch]] = {}
         wanted: dict[ModuleID, int] = {}
         while not wanted or any(left > 0 for left in wanted.values()):
-            for module_id, sampler in self._current(num_samples, segments=False).items():
+            for module_id, sampler in self._current(num_samples, wanted, segments=False).items():
                 left = wanted.setdefault(module_id, num_samples)
                 if left > 0:
                     batch = SampleBatch(sampler.rows(left))
@@ -141,7 +142,7 @@ class OfflineData:
         parts: dict[ModuleID, list[Rollout]] = {}
         wanted: dict[ModuleID, int] = {}
         while not wanted or any(left > 0 for left in wanted.values()):
-            for module_id, sampler in self._current(num_rows, segments=True).items():
+            for module_id, sampler in self._current(num_rows, wanted, segments=True).items():
                 left = wanted.setdefault(module_id, num_rows)
                 if left > 0:
                     rollout = sampler.segments(left)
@@ -151,17 +152,19 @@ class OfflineData:
 
     # Held or streamed rows
 
-    def _current(self, num_rows: int, *, segments: bool) -> dict[ModuleID, RowSampler]:
-        """The held rows, or the chunk that has rows left."""
+    def _current(
+        self, num_rows: int, wanted: dict[ModuleID, int], *, segments: bool
+    ) -> dict[ModuleID, RowSampler]:
+        """The held rows, or a chunk with rows left and with rows of a module that still wants some."""
         if self.held:
             return self._held_samplers()
         if self._samplers is not None:
             left = [s.segments_left if segments else s.rows_left for s in self._samplers.values()]
-            if any(left):
+            of_use = not wanted or any(wanted.get(module_id, 1) > 0 for module_id in self._samplers)
+            if any(left) and of_use:
                 return self._samplers
         self._samplers = {
-            module_id: RowSampler(rollout, self._rng)
-            for module_id, rollout in self._next_chunk(num_rows).items()
+            module_id: self._sampler(rollout) for module_id, rollout in self._next_chunk(num_rows).items()
         }
         return self._samplers
 
@@ -170,13 +173,25 @@ class OfflineData:
             chunks = list(self._one_epoch(None))
             modules = dict.fromkeys(module_id for chunk in chunks for module_id in chunk)
             self._samplers = {
-                module_id: RowSampler(
-                    rollouts_.concatenate([chunk[module_id] for chunk in chunks if module_id in chunk]),
-                    self._rng,
+                module_id: self._sampler(
+                    rollouts_.concatenate([chunk[module_id] for chunk in chunks if module_id in chunk])
                 )
                 for module_id in modules
             }
         return self._samplers
+
+    def _sampler(self, rollout: Rollout) -> RowSampler:
+        if getattr(self.config, "needs_normalized_actions", False):
+            largest = max(
+                float(np.abs(leaf).max()) for leaf in trees.leaves(rollout.columns[Columns.ACTIONS])
+            )
+            if largest > _LARGEST_ACTION:
+                raise ValueError(
+                    f"The offline data has actions of up to {largest:.4g}, but {type(self.config).__name__} learns "
+                    "from actions in [-1, 1], as modules give them before they are scaled to the action space. Scale "
+                    "them in the files, or in a pre-learner: 2 * (actions - low) / (high - low) - 1"
+                )
+        return RowSampler(rollout, self._rng)
 
     def _next_chunk(self, num_rows: int) -> dict[ModuleID, Rollout]:
         rows = self.config.input_read_batch_size or num_rows * _BATCHES_PER_CHUNK

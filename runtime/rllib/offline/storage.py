@@ -20,7 +20,7 @@ def reader(method: str | Callable[..., Any]) -> Callable[..., Any]:
     found = getattr(runtime.data, method, None) if method.startswith(("read_", "from_")) else None
     if found is None:
         raise ValueError(f"input_read_method={method!r} is no reader of runtime.data, such as 'read_parquet'")
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def filesystem_of(name: Any, options: Mapping[str, Any]) -> Any:

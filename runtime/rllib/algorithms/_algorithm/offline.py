@@ -25,6 +25,7 @@ class OfflineTraining:
     offline_columns: names of the columns that the data must have.
     trains_on_segments: whether learners get segments of episodes, as value targets need, or single rows in random
         order. Recurrent modules and learner connectors always get segments.
+    needs_normalized_actions: whether actions outside of [-1, 1] are refused; False if it is not set.
     updates_batch_by_batch: whether each train batch has an update call of its own, after which targets move.
     """
 

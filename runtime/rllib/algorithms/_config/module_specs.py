@@ -38,10 +38,11 @@ def with_spaces(
             action = action if action is not None else given.action_space
         if observation is None or action is None:
             missing = "observation" if observation is None else "action"
+            per_module = f"multi_agent(policies={{{module_id!r}: PolicySpec({missing}_space=...)}})"
             raise ValueError(
                 f"The {missing} space of module {module_id!r} is not known. Give it with config.environment("
-                f"{missing}_space=...), or with multi_agent(policies={{{module_id!r}: PolicySpec({missing}_space=...)}}),"
-                " or have the policy_mapping_fn map an agent of the environment to it."
+                f"{missing}_space=...), or with {per_module}, or have the policy_mapping_fn map an agent of the "
+                "environment to it."
             )
         result[module_id] = dataclasses.replace(policy, observation_space=observation, action_space=action)
     return result

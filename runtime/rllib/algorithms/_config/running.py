@@ -8,6 +8,8 @@ from typing import Any, Self
 from runtime.rllib.algorithms._config.settings import NotProvided, Settings, setter
 from runtime.rllib.callbacks.callbacks import RLlibCallback
 
+_LOG_LEVELS = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL")
+
 Functions = Callable[..., Any] | Sequence[Callable[..., Any]] | None
 
 
@@ -271,7 +273,12 @@ class RunningSettings(Settings):
             log_sys_usage: whether results have the use of CPU and memory ("perf").
             fake_sampler: accepted as Ray's.
             seed: of environments, modules and sampling; runners and learners derive their own from it. None: random.
+
+        Raises:
+            ValueError: there is no such level.
         """
+        if log_level is not NotProvided and log_level not in _LOG_LEVELS:
+            raise ValueError(f"log_level must be one of {', '.join(_LOG_LEVELS)}, not {log_level!r}.")
         return self.apply(
             log_level=log_level, log_sys_usage=log_sys_usage, fake_sampler=fake_sampler, seed=seed
         )

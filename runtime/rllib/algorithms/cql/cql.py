@@ -24,6 +24,7 @@ class CQLConfig(SACConfig):
 
     offline_columns = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)  # that the data must have
     trains_on_segments = False
+    needs_normalized_actions = True
     updates_batch_by_batch = True  # targets move after each of them
 
     def __init__(self, algo_class: Any = None) -> None:

@@ -442,7 +442,7 @@ class DQN(Algorithm):
         acting = runner.module
         pairs = [(acting, learner.module[DEFAULT_MODULE_ID])] if DEFAULT_MODULE_ID in learner.module else []
         if hasattr(acting, "keys"):
-            pairs = [(acting[module_id], learner.module[module_id]) for module_id in acting.keys()]
+            pairs = [(acting[module_id], learner.module[module_id]) for module_id in acting.keys()]  # noqa: SIM118 - not a dict
         if len(pairs) == len(self._shared_modules) and all(
             one is other
             for pair, known in zip(pairs, self._shared_modules, strict=True)

@@ -106,7 +106,7 @@ class DQNLearner(Learner):
         self.after_gradient_based_update(timesteps=timesteps)
 
     def reduce_metrics(self) -> Any:
-        """The reduced metrics since the last call: module id -> name -> value. What a loss reports is of the last one."""
+        """The reduced metrics since the last call: module id -> name -> value. Losses are those of the last update."""
         for module_id, loss in self._losses.items():
             self.metrics.log_value((module_id, self.TOTAL_LOSS_KEY), loss.detach(), window=1)
         if self._steps:

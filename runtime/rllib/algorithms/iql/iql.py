@@ -18,6 +18,7 @@ class IQLConfig(MARWILConfig):
     """The settings of `IQL`. Actions must be in a Box; recorded ones are in [-1, 1] as modules give them."""
 
     trains_on_segments = False
+    needs_normalized_actions = True
     _largest_beta = math.inf
     updates_batch_by_batch = True  # targets move after each of them
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...core.models.configs import RecurrentEncoderConfig
 from ...core.rl_module.apis.inference_only_api import InferenceOnlyAPI
 from ...core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ...core.rl_module.rl_module import RLModule
@@ -34,6 +33,6 @@ class DefaultPPORLModule(RLModule, InferenceOnlyAPI, ValueFunctionAPI):
     def get_non_inference_attributes(self) -> list[str]:
         """The value head, and the critic's encoder if there is one that keeps no state."""
         config = self.catalog.actor_critic_encoder_config
-        if config.shared or isinstance(config.base_encoder_config, RecurrentEncoderConfig):
+        if config.shared or config.base_encoder_config.is_recurrent:
             return ["vf"]
         return ["vf", "encoder.critic_encoder"]

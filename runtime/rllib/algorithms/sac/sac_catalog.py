@@ -9,7 +9,7 @@ import gymnasium
 
 from runtime.rllib.core.distribution.distribution import Distribution
 from runtime.rllib.core.models.catalog import Catalog, head_config
-from runtime.rllib.core.models.configs import MLPEncoderConfig
+from runtime.rllib.core.models.configs import MLPEncoderConfig, MLPHeadConfig
 from runtime.rllib.utils.error import UnsupportedSpaceException
 
 
@@ -28,21 +28,21 @@ class SACCatalog(Catalog):
         self.is_discrete = isinstance(action_space, gymnasium.spaces.Discrete)
         if not self.is_discrete and not isinstance(action_space, gymnasium.spaces.Box):
             raise UnsupportedSpaceException(f"SAC needs a Box or Discrete action space, not {action_space}")
-        outputs = int(action_space.n) if self.is_discrete else 1
-        self.qf_head_config = head_config(model_config_dict, self.latent_dims, outputs)
+        self.qf_head_config = self.q_head_config(int(action_space.n) if self.is_discrete else 1)
 
-    def build_qf_encoder(self, framework: str = "torch") -> Any:
-        """The encoder of a Q network."""
-        if self.is_discrete:
-            return self.build_encoder(framework=framework)
-        from runtime.rllib.algorithms.sac.torch.q_encoder import TorchQEncoder
+    def q_head_config(self, outputs: int) -> MLPHeadConfig:
+        """The head of a Q network with so many outputs."""
+        inputs = self.latent_dims if self.is_discrete else self.joint_config.output_dims
+        head: MLPHeadConfig = head_config(self._model_config_dict, inputs, outputs)
+        return head
 
+    @property
+    def joint_config(self) -> MLPEncoderConfig:
+        """The layers over observation (or its features) and action."""
         config = self._model_config_dict
-        actions = math.prod(self.action_space.shape)
-        is_flat = isinstance(self._encoder_config, MLPEncoderConfig)
-        observations = self.observation_space.shape[0] if is_flat else self.latent_dims[0]
-        joint = MLPEncoderConfig(
-            input_dims=(observations + actions,),
+        observations = self.observation_space.shape[0] if self._is_flat else self.latent_dims[0]
+        return MLPEncoderConfig(
+            input_dims=(observations + math.prod(self.action_space.shape),),
             hidden_layer_dims=config["fcnet_hiddens"],
             hidden_layer_activation=config["fcnet_activation"],
             hidden_layer_use_layernorm=config["fcnet_use_layernorm"],
@@ -51,7 +51,18 @@ class SACCatalog(Catalog):
             hidden_layer_bias_initializer=config["fcnet_bias_initializer"],
             hidden_layer_bias_initializer_config=config["fcnet_bias_initializer_kwargs"],
         )
-        return TorchQEncoder(None if is_flat else self._encoder_config, joint)
+
+    @property
+    def _is_flat(self) -> bool:
+        return isinstance(self._encoder_config, MLPEncoderConfig)
+
+    def build_qf_encoder(self, framework: str = "torch") -> Any:
+        """The encoder of a Q network."""
+        if self.is_discrete:
+            return self.build_encoder(framework=framework)
+        from runtime.rllib.algorithms.sac.torch.q_encoder import TorchQEncoder
+
+        return TorchQEncoder(None if self._is_flat else self._encoder_config, self.joint_config)
 
     def build_qf_head(self, framework: str = "torch") -> Any:
         """The head of a Q network."""

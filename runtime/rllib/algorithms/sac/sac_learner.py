@@ -33,8 +33,8 @@ AUTO_ENTROPY_SHARE = 0.98  # of the largest entropy of discrete actions (Christo
 class SACLearner(DQNLearner):
     """`curr_log_alpha` and `target_entropy` of each module.
 
-    `target_entropy` "auto" (or None) is minus the number of action dimensions, or 98 % of the entropy of uniformly drawn
-    discrete actions.
+    `target_entropy` "auto" (or None) is minus the number of action dimensions, or 98 % of the entropy of discrete
+    actions that are drawn uniformly.
     """
 
     def build(self) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.rllib.algorithms.sac.sac_catalog import SACCatalog
-from runtime.rllib.core.models.catalog import head_config
 from runtime.rllib.utils.error import UnsupportedSpaceException
 
 
@@ -22,6 +21,4 @@ class TQCCatalog(SACCatalog):
             raise UnsupportedSpaceException(
                 f"TQC needs a Box action space, not {action_space}; use DQN or SAC"
             )
-        self.qf_head_config = head_config(
-            model_config_dict, self.latent_dims, int(model_config_dict["n_quantiles"])
-        )
+        self.qf_head_config = self.q_head_config(int(model_config_dict["n_quantiles"]))

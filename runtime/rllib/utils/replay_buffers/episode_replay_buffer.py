@@ -82,12 +82,12 @@ class EpisodeReplayBuffer(ReplayBufferInterface):
 
     # Adding.
 
-    def add(self, episodes: Any, weight: float | None = None) -> None:
+    def add(self, episodes: Any, weight: float | None = None) -> None:  # type: ignore[override]  # Ray's names
         """Store experience.
 
         Args:
-            episodes: a `SingleAgentEpisode`, a list of them, a rollout, or rollouts by module id. Parts of an episode
-                that arrive one after another are joined.
+            episodes: a `SingleAgentEpisode` or `MultiAgentEpisode`, a list of them, a rollout, or rollouts by module
+                id. Parts of an episode that arrive one after another are joined.
             weight: the priority of the new steps; without one, the largest priority so far.
         """
         if isinstance(episodes, Rollout):
@@ -96,15 +96,11 @@ class EpisodeReplayBuffer(ReplayBufferInterface):
             for module_id, rollout in episodes.items():
                 self.ring(module_id).add(rollout, weight)
         else:
-            for module_id, rollout in self._rollouts_of(episodes).items():
+            from runtime.rllib.core.learner.experience import rollouts_of
+
+            given = episodes if isinstance(episodes, list | tuple) else [episodes]
+            for module_id, rollout in rollouts_of(given).items():
                 self.ring(module_id).add(rollout, weight)
-
-    def _rollouts_of(self, episodes: Any) -> dict[ModuleID, Rollout]:
-        from runtime.rllib.env.single_agent_episode import to_rollout
-
-        episodes = episodes if isinstance(episodes, list | tuple) else [episodes]
-        episodes = [episode for episode in episodes if len(episode)]
-        return {DEFAULT_MODULE_ID: to_rollout(episodes)} if episodes else {}
 
     def ring(self, module_id: ModuleID) -> ReplayRing:
         """The ring of a module, made on first use."""

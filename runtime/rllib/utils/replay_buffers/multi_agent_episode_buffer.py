@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.types import ModuleID
 from runtime.rllib.utils.replay_buffers.episode_replay_buffer import EpisodeReplayBuffer
 
@@ -22,13 +21,6 @@ class MultiAgentEpisodeReplayBuffer(EpisodeReplayBuffer):
         **kwargs: Any,
     ) -> None:
         super().__init__(capacity, batch_size_B=batch_size_B, batch_length_T=batch_length_T, **kwargs)
-
-    def _rollouts_of(self, episodes: Any) -> dict[ModuleID, Rollout]:
-        from runtime.rllib.env.multi_agent_episode import to_rollouts
-
-        episodes = episodes if isinstance(episodes, list | tuple) else [episodes]
-        rollouts: dict[ModuleID, Rollout] = to_rollouts(episodes)
-        return rollouts
 
     def sample(
         self,

@@ -108,7 +108,7 @@ class ReplayBuffer(ReplayBufferInterface):
         lengths = [_rows(item) for item in items]
         columns |= {name: np.repeat(values, lengths) for name, values in more.items()}
         self._num_timesteps_sampled += sum(lengths)
-        return columns if self._batch_type in (None, dict) else self._batch_type(columns)  # type: ignore[misc]
+        return columns if self._batch_type in (None, dict) else self._batch_type(columns)
 
     def stats(self, debug: bool = False) -> dict[str, Any]:
         """Numbers of time steps and items."""

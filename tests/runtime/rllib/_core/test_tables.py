@@ -155,3 +155,13 @@ def test_packed_values_cannot_run_code():
         unpack(base64.b64encode(sink.getvalue()))
     assert unpack(pack({"a": [1, "b"]})) == {"a": [1, "b"]}
     assert unpack_column(np.array(["no", "text"])).tolist() == ["no", "text"]
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_tables_of_one_row_or_none(rows):
+    data = {name: column[:rows] for name, column in table([3]).items()}
+    rollout = rollout_from_table(data)
+    assert rollout.rows == len(rollout.segments) == rows
+    assert rollout.final_obs.tolist() == [[1.0]] * rows
+    del data["new_obs"]
+    assert rollout_from_table(data).rows == 0  # what comes after the row is unknown

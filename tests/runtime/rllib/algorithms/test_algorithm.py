@@ -13,6 +13,7 @@ import torch
 from runtime.rllib.algorithms.algorithm import Algorithm
 from runtime.rllib.algorithms.ppo.ppo import PPO, PPOConfig
 from runtime.rllib.callbacks.callbacks import RLlibCallback
+from runtime.rllib.connectors.env_to_module import MeanStdFilter
 from runtime.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from runtime.rllib.env.multi_agent_env import make_multi_agent
 
@@ -315,3 +316,55 @@ def test_resources_of_a_trial() -> None:
 def test_the_old_stack_says_what_to_use(call: Any, hint: str) -> None:
     with pytest.raises(ValueError, match=hint):
         call(PPO.__new__(PPO))
+
+
+def test_connectors_are_part_of_a_checkpoint(built: Any, tmp_path: pathlib.Path) -> None:
+    config = small().env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
+    algo = built(config)
+    algo.train()
+    path = algo.save_to_path(tmp_path)
+    assert (tmp_path / "env_runner" / "env_to_module_connector").is_dir()
+    again = Algorithm.from_checkpoint(path)
+    try:
+        one, two = (each.env_runner.get_state("env_to_module_connector") for each in (algo, again))
+        stats = [
+            each["env_to_module_connector"]["000_MeanStdFilter"][None]["running_stats"][0]
+            for each in (one, two)
+        ]
+        assert stats[0]["count"] == stats[1]["count"] > 64
+        np.testing.assert_array_equal(stats[0]["mean"], stats[1]["mean"])
+    finally:
+        again.stop()
+
+
+def test_frozen_modules_can_be_left_out_of_checkpoints(built: Any, tmp_path: pathlib.Path) -> None:
+    config = (
+        small()
+        .environment(make_multi_agent("CartPole-v1"), env_config={"num_agents": 2})
+        .env_runners(num_envs_per_env_runner=1)
+        .multi_agent(
+            policies={"p0", "p1"},
+            policy_mapping_fn=lambda agent_id, episode, **kw: f"p{agent_id}",
+            policies_to_train=["p1"],
+        )
+        .checkpointing(checkpoint_trainable_policies_only=True)
+    )
+    algo, other = built(config), built(config.copy().debugging(seed=9))
+    algo.save_to_path(tmp_path)
+    folder = tmp_path / "learner_group" / "learner" / "rl_module"
+    assert [each.name for each in folder.iterdir() if each.is_dir()] == ["p1"]
+    before = other.get_weights()
+    other.restore_from_path(tmp_path)
+    saved, after = algo.get_weights(), other.get_weights()
+    for name in saved["p1"]:
+        np.testing.assert_array_equal(after["p1"][name], saved["p1"][name])
+        np.testing.assert_array_equal(after["p0"][name], before["p0"][name])
+
+
+def test_the_same_seed_gives_the_same_training(built: Any) -> None:
+    one, other = built(small()), built(small())
+    for _ in range(2):
+        one.train()
+    for _ in range(2):
+        other.train()
+    assert_same_weights(one, other)

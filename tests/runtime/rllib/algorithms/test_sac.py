@@ -39,7 +39,9 @@ def module_of(made: Any) -> Any:
 
 def batch_of(rows: int, space: Any) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
-    actions = rng.integers(0, 4, rows) if space is DISCRETE else rng.uniform(-1, 1, (rows, 2)).astype(np.float32)
+    actions = (
+        rng.integers(0, 4, rows) if space is DISCRETE else rng.uniform(-1, 1, (rows, 2)).astype(np.float32)
+    )
     return {
         "obs": rng.normal(size=(rows, 3)).astype(np.float32),
         "new_obs": rng.normal(size=(rows, 3)).astype(np.float32),
@@ -51,7 +53,9 @@ def batch_of(rows: int, space: Any) -> dict[str, np.ndarray]:
     }
 
 
-def losses_of(made: SACTorchLearner, batch: dict[str, Any]) -> tuple[torch.Tensor, dict[str, float], dict[str, Any]]:
+def losses_of(
+    made: SACTorchLearner, batch: dict[str, Any]
+) -> tuple[torch.Tensor, dict[str, float], dict[str, Any]]:
     """The total, what is reported, and what the module gave."""
     tensors = made._tensors(batch)
     out = made.module["default_policy"].forward_train(tensors)
@@ -141,7 +145,9 @@ def test_each_optimizer_gets_the_gradients_of_its_own_loss(space: Any) -> None:
     for parameter, gradient in zip(parameters, torch.autograd.grad(policy, parameters), strict=True):
         assert torch.allclose(gradients[parameter], gradient, atol=1e-6)
     (log_alpha,) = [made.curr_log_alpha["default_policy"]]
-    entropy = -out["logp_resampled"] if space is BOX else -(out["action_probs"] * out["action_log_probs"]).sum(-1)
+    entropy = (
+        -out["logp_resampled"] if space is BOX else -(out["action_probs"] * out["action_log_probs"]).sum(-1)
+    )
     expected = float(entropy.detach().mean()) - made.target_entropy["default_policy"]
     assert float(gradients[log_alpha]) == pytest.approx(expected, rel=1e-4)
     names = [name for name, _ in made.get_optimizers_for_module("default_policy")]
@@ -160,7 +166,9 @@ def test_the_temperature_is_part_of_the_state() -> None:
 
 def test_modules_to_act_with_have_the_policy_alone() -> None:
     config = SACConfig().rl_module(model_config={"fcnet_hiddens": [8]})
-    spec = RLModuleSpec(config.get_default_rl_module_spec().module_class, OBSERVATIONS, BOX, inference_only=True)
+    spec = RLModuleSpec(
+        config.get_default_rl_module_spec().module_class, OBSERVATIONS, BOX, inference_only=True
+    )
     spec.model_config = config.model_config
     acting = spec.build()
     assert {name.split(".")[0] for name, _ in acting.named_parameters()} == {"pi_encoder", "pi"}
@@ -172,8 +180,12 @@ def test_modules_to_act_with_have_the_policy_alone() -> None:
 
 def test_images_go_through_convolutions_before_they_meet_the_action() -> None:
     images = gymnasium.spaces.Box(0, 255, (8, 8, 3), np.uint8)
-    config = SACConfig().rl_module(model_config={"fcnet_hiddens": [8], "conv_filters": [[4, 4, 2], [4, 4, 2]]})
-    spec = RLModuleSpec(config.get_default_rl_module_spec().module_class, images, BOX, model_config=config.model_config)
+    config = SACConfig().rl_module(
+        model_config={"fcnet_hiddens": [8], "conv_filters": [[4, 4, 2], [4, 4, 2]]}
+    )
+    spec = RLModuleSpec(
+        config.get_default_rl_module_spec().module_class, images, BOX, model_config=config.model_config
+    )
     module = spec.build()
     module.make_target_networks()
     obs = torch.randint(0, 255, (5, 8, 8, 3), dtype=torch.uint8)

@@ -11,7 +11,6 @@ import torch
 from runtime.rllib.algorithms.tqc import TQCConfig
 from runtime.rllib.algorithms.tqc.torch.losses import quantile_huber_loss, truncated_quantiles
 
-
 torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
 
 

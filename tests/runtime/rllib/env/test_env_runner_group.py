@@ -13,6 +13,7 @@ import pytest
 pytest.importorskip("torch")
 
 from runtime.exceptions import RayTaskError
+from runtime.rllib.connectors.env_to_module import MeanStdFilter
 from runtime.rllib.env._runner_actors import EnvRunnerFailedError
 from runtime.rllib.env.env_runner_group import EnvRunnerGroup
 from runtime.rllib.execution.rollout_ops import synchronous_parallel_sample
@@ -154,6 +155,27 @@ def test_a_slow_environment_does_not_hold_the_others() -> None:
         assert slow.num_healthy_remote_workers() == 2
     finally:
         slow.stop()
+
+
+def test_what_connectors_have_learnt_is_merged() -> None:
+    def filtered(*args: Any, **kwargs: Any) -> Any:
+        return MeanStdFilter()
+
+    config = Settings(lambda _: Counter(), num_env_runners=2, _env_to_module_connector=filtered)
+    group = EnvRunnerGroup(config=config)
+    try:
+        wait_for(group, 2)
+        steps = sum(each.env_steps for each in group.collect(env_steps=40))
+        group.sync_weights(from_worker_or_learner_group=Weights([1.0, 2.0]), timeout_seconds=None)
+        counts = group.foreach_env_runner(
+            lambda r: next(iter(r.get_state()["env_to_module_connector"].values()))[None]["running_stats"][0][
+                "count"
+            ]
+        )
+        assert len(set(counts)) == 1
+        assert counts[0] > steps  # observations of resets are more
+    finally:
+        group.stop()
 
 
 def test_a_runner_that_cannot_be_made_fails_the_group_with_the_reason() -> None:

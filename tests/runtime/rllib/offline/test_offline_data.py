@@ -14,6 +14,7 @@ from runtime.rllib._core.packing import pack
 from runtime.rllib._core.rollout import Rollout, Segments
 from runtime.rllib._core.tables import table_from_rollout
 from runtime.rllib.algorithms.bc import BCConfig
+from runtime.rllib.algorithms.iql import IQLConfig
 from runtime.rllib.algorithms.marwil import MARWILConfig
 from runtime.rllib.env.single_agent_episode import SingleAgentEpisode
 from runtime.rllib.offline.episode_files import encode_segments
@@ -207,3 +208,12 @@ def test_modules_of_several_agents_have_batches_of_their_own(tmp_path):
     batch = OfflineData(config).sample(4)
     assert {name: part.count for name, part in batch.items()} == {"even": 4, "odd": 4}
     assert OfflineData(config).num_rows() == 20
+    stream = {"materialize_data": False, "materialize_mapped_data": False, "input_read_batch_size": 5}
+    streamed = OfflineData(config.offline_data(**stream))  # chunks without rows of one of the modules
+    for _ in range(3):
+        assert {name: part.count for name, part in streamed.sample(4).items()}["even"] == 4
+
+
+def test_actions_that_are_not_normalized_are_refused(files):
+    with pytest.raises(ValueError, match=r"actions of up to 19, but IQLConfig"):
+        OfflineData(settings(str(files), IQLConfig)).sample(1)

@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-from runtime.rllib._core.rollout import Rollout
-from runtime.rllib._core.row_sampler import transitions
 from runtime.rllib._core.types import Config, ModuleID
 from runtime.rllib.algorithms.dqn.torch.losses import bellman_target
 from runtime.rllib.algorithms.sac.sac_learner import (
@@ -61,10 +59,6 @@ class CQLTorchLearner(SACTorchLearner):
                 params=[weight],
                 lr_or_lr_schedule=config.critic_lr,
             )
-
-    def batch_from_rollout(self, module_id: ModuleID, rollout: Rollout) -> dict[str, Any]:
-        """The columns, "new_obs", "terminateds" and "truncateds" as tensors [rows, ...]."""
-        return self._tensors(transitions(rollout))
 
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: Config, batch: dict[str, Any], fwd_out: dict[str, Any]

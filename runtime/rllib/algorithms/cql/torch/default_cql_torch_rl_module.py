@@ -26,7 +26,8 @@ class DefaultCQLTorchRLModule(DefaultSACTorchRLModule):
         if hasattr(self.action_space, "n"):
             raise ValueError(f"CQL needs a Box action space, not {self.action_space}: use MARWIL or BC")
         output = super()._forward_train(batch, **kwargs)
-        actions, output[LOGP_SAMPLES] = self._sampled_actions(batch)
+        with torch.no_grad():
+            actions, output[LOGP_SAMPLES] = self._sampled_actions(batch)
         rows, samples = output[LOGP_SAMPLES].shape
         repeated = trees.tree_map(lambda obs: obs.repeat_interleave(samples, 0), batch[Columns.OBS])
         values = self._q_values(
@@ -36,7 +37,6 @@ class DefaultCQLTorchRLModule(DefaultSACTorchRLModule):
             output[name] = each.view(rows, samples)
         return output
 
-    @torch.no_grad()
     def _sampled_actions(self, batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
         """Uniform actions, and those of the policy before and after the step.
 

@@ -9,7 +9,7 @@ import torch
 
 from ...._core.types import Config, ModuleID
 from ....core.columns import Columns
-from ....core.learner.learner import ParamDict
+from ....core.learner.optimizers import ParamDict
 from ....core.learner.torch.gradients import clip
 from ....core.learner.torch.torch_learner import TorchLearner
 from ....utils.torch_utils import update_target_network

@@ -6,8 +6,6 @@ from typing import Any
 
 import torch
 
-from runtime.rllib._core.rollout import Rollout
-from runtime.rllib._core.row_sampler import transitions
 from runtime.rllib._core.types import Config, ModuleID
 from runtime.rllib.algorithms.dqn.torch.dqn_torch_learner import TorchTargetNetworkLearner
 from runtime.rllib.algorithms.iql.iql_learner import QF_TARGET_PREDS, VF_LOSS, VF_PREDS_NEXT
@@ -62,10 +60,6 @@ class IQLTorchLearner(TorchTargetNetworkLearner):
                 params=params,
                 lr_or_lr_schedule=lr,
             )
-
-    def batch_from_rollout(self, module_id: ModuleID, rollout: Rollout) -> dict[str, Any]:
-        """The columns, "new_obs", "terminateds" and "truncateds" as tensors [rows, ...]."""
-        return self._tensors(transitions(rollout))
 
     def compute_loss_for_module(
         self, *, module_id: ModuleID, config: Config, batch: dict[str, Any], fwd_out: dict[str, Any]

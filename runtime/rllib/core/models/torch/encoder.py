@@ -1,4 +1,4 @@
-"""From batches to features."""
+"""From batches to features. A `config` is the class of `core.models.configs` whose `build` makes the network."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from torch import nn
 
 from ...columns import Columns
 from ..base import ACTOR, CRITIC, ENCODER_OUT, ActorCriticEncoder, Encoder
-from ..configs import ActorCriticEncoderConfig, CNNEncoderConfig, MLPEncoderConfig, RecurrentEncoderConfig
 from .base import TorchModel
 from .heads import mlp_of
 from .primitives import TorchCNN, as_float, initialise
@@ -19,7 +18,7 @@ from .primitives import TorchCNN, as_float, initialise
 class TorchMLPEncoder(TorchModel, Encoder):
     """Fully connected layers over flat observations."""
 
-    def __init__(self, config: MLPEncoderConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.net = mlp_of(config, config.output_layer_dim)
 
@@ -30,7 +29,7 @@ class TorchMLPEncoder(TorchModel, Encoder):
 class TorchCNNEncoder(TorchModel, Encoder):
     """Convolutions over images, with any number of batch dimensions."""
 
-    def __init__(self, config: CNNEncoderConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config)
         cnn = TorchCNN(
             input_dims=config.input_dims,
@@ -62,7 +61,7 @@ class _RecurrentEncoder(TorchModel, Encoder):
 
     _state_keys: Sequence[str]
 
-    def __init__(self, config: RecurrentEncoderConfig, layer: Any) -> None:
+    def __init__(self, config: Any, layer: Any) -> None:
         super().__init__(config)
         self.tokenizer = None if config.tokenizer_config is None else config.tokenizer_config.build("torch")
         dims = config.input_dims if config.tokenizer_config is None else config.tokenizer_config.output_dims
@@ -109,7 +108,7 @@ class TorchLSTMEncoder(_RecurrentEncoder):
 
     _state_keys = ("h", "c")
 
-    def __init__(self, config: RecurrentEncoderConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config, nn.LSTM)
 
     def _add_net(self, net: Any) -> None:
@@ -126,7 +125,7 @@ class TorchGRUEncoder(_RecurrentEncoder):
 
     _state_keys = ("h",)
 
-    def __init__(self, config: RecurrentEncoderConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config, nn.GRU)
 
     def _add_net(self, net: Any) -> None:
@@ -140,15 +139,14 @@ class TorchGRUEncoder(_RecurrentEncoder):
 class TorchActorCriticEncoder(TorchModel, ActorCriticEncoder):
     """One encoder for both (`encoder`), or one for each (`actor_encoder`, `critic_encoder`)."""
 
-    def __init__(self, config: ActorCriticEncoderConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config)
         base = config.base_encoder_config
-        assert base is not None
         if config.shared:
             self.encoder = base.build("torch")
         else:
             self.actor_encoder = base.build("torch")
-            if not config.inference_only or isinstance(base, RecurrentEncoderConfig):
+            if not config.inference_only or base.is_recurrent:
                 self.critic_encoder = base.build("torch")
 
     def _forward(self, inputs: dict[str, Any], *, inference_only: bool = False, **_: Any) -> dict[str, Any]:

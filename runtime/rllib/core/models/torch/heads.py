@@ -1,4 +1,4 @@
-"""From features to outputs."""
+"""From features to outputs. A `config` is the class of `core.models.configs` whose `build` makes the network."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..configs import CNNTransposeHeadConfig, FreeLogStdMLPHeadConfig, MLPConfig, MLPHeadConfig
 from .base import TorchModel
 from .primitives import TorchCNNTranspose, TorchMLP, initialise
 
 
-def mlp_of(config: MLPConfig, output_dim: int | None) -> TorchMLP:
+def mlp_of(config: Any, output_dim: int | None) -> TorchMLP:
     """The layers that a configuration describes."""
     return TorchMLP(
         input_dim=config.input_dims[0],
@@ -38,7 +37,7 @@ def mlp_of(config: MLPConfig, output_dim: int | None) -> TorchMLP:
 class TorchMLPHead(TorchModel):
     """Fully connected layers."""
 
-    def __init__(self, config: MLPHeadConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config)
         self.net = mlp_of(config, config.output_layer_dim)
         self._clip = config.log_std_clip_param if config.clip_log_std else None
@@ -54,7 +53,7 @@ class TorchMLPHead(TorchModel):
 class TorchFreeLogStdMLPHead(TorchModel):
     """Fully connected layers to means, and free logarithms of standard deviations, at first 0."""
 
-    def __init__(self, config: FreeLogStdMLPHeadConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config)
         half = config.output_dims[0] // 2
         self.net = mlp_of(config, half)
@@ -70,7 +69,7 @@ class TorchFreeLogStdMLPHead(TorchModel):
 class TorchCNNTransposeHead(TorchModel):
     """From features to images [batch, height, width, channels]."""
 
-    def __init__(self, config: CNNTransposeHeadConfig) -> None:
+    def __init__(self, config: Any) -> None:
         super().__init__(config)
         height, width, channels = config.initial_image_dims
         self.initial_dense = nn.Linear(config.input_dims[0], height * width * channels)

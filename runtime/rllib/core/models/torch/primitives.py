@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..configs import FilterSpecifier, Initializer, parse_filter, same_padding
+from ..layers import FilterSpecifier, Initializer, parse_filter, same_padding
 
 _ACTIVATIONS: dict[str, Any] = {
     "relu": nn.ReLU,

@@ -27,16 +27,17 @@ class IntrinsicCuriosityModel(TorchRLModule, SelfSupervisedLossAPI):
     cannot influence arouses no curiosity.
 
     Settings in `model_config`: `feature_dim` (288) and `feature_net_hiddens` ((256, 256)) of the features,
-    `inverse_net_hiddens` and `forward_net_hiddens` ((256,)) of the two models, and activations `feature_net_activation`,
-    `inverse_net_activation` and `forward_net_activation` ("relu"). Of the learner: `forward_loss_weight` (0.2) in
-    `config.learner_config_dict`, the forward model's share of the loss.
+    `inverse_net_hiddens` and `forward_net_hiddens` ((256,)) of the two models, and activations
+    `feature_net_activation`, `inverse_net_activation` and `forward_net_activation` ("relu").
+    In `config.learner_config_dict`: `forward_loss_weight` (0.2), the forward model's share of the loss.
     """
 
     def setup(self) -> None:
         config = self.model_config
         if self.observation_space.shape is None or len(self.observation_space.shape) != 1:
             raise ValueError(
-                f"The curiosity model takes Box observations of one dimension, not {self.observation_space}. Flatten them"
+                f"The curiosity model takes Box observations of one dimension, not {self.observation_space}. Flatten "
+                "them by a connector"
             )
         self._dist_cls = Catalog._get_dist_cls_from_action_space(self.action_space, framework="torch")
         self._action_tree = get_base_struct_from_space(self.action_space)

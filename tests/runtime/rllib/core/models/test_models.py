@@ -18,8 +18,8 @@ from runtime.rllib.core.models.configs import (
     MLPEncoderConfig,
     MLPHeadConfig,
     RecurrentEncoderConfig,
-    same_padding,
 )
+from runtime.rllib.core.models.layers import same_padding
 from runtime.rllib.core.rl_module.default_model_config import DefaultModelConfig, complete_model_config
 from runtime.rllib.utils.error import UnsupportedSpaceException
 

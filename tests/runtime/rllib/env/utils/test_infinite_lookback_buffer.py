@@ -162,11 +162,12 @@ def test_fill_knows_the_shape_from_the_space_if_there_are_no_items() -> None:
 
 def test_add() -> None:
     tested = InfiniteLookbackBuffer([1, 2], lookback=1)
-    assert (tested + [3]).data == [1, 2, 3]
+    more = [3]
+    assert (tested + more).data == [1, 2, 3]
     assert (tested + 1).data == [2, 3]
     assert (tested + InfiniteLookbackBuffer([2, 3], lookback=1)).data == [1, 2, 3]
     with pytest.raises(RuntimeError):
-        buffer(True) + [1]
+        buffer(True) + more
 
 
 @pytest.mark.parametrize("as_arrays", [False, True])

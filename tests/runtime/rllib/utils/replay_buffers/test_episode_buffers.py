@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from runtime.rllib._core.rollout import Rollout, Segments
+from runtime.rllib.env.multi_agent_episode import MultiAgentEpisode
 from runtime.rllib.env.single_agent_episode import SingleAgentEpisode
 from runtime.rllib.utils import replay_buffers
 from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
@@ -81,7 +82,9 @@ def test_priorities_are_those_of_the_last_sample() -> None:
     buffer.update_priorities(np.where(batch["actions"] == 3, -8.0, 0.0))  # signs of errors do not matter
     again = buffer.sample(64)
     assert (again["actions"] == 3).all()
-    with pytest.raises(ValueError, match="3 priorities were given, but the last sample of 'default_policy' had 64"):
+    with pytest.raises(
+        ValueError, match="3 priorities were given, but the last sample of 'default_policy' had 64"
+    ):
         buffer.update_priorities(np.ones(3))
     with pytest.raises(ValueError, match="no sample"):
         buffer.update_priorities(np.ones(3), "other")
@@ -113,6 +116,25 @@ def test_each_module_has_its_own_steps() -> None:
     assert (buffer.sample(50)["p1"]["actions"] == 2).all()
     with pytest.raises(NotImplementedError, match="'independent'"):
         buffer.sample(5, replay_mode="lockstep")
+
+
+def test_agents_steps_of_episodes_go_to_their_modules() -> None:
+    episode = MultiAgentEpisode(agent_to_module_mapping_fn=lambda agent, episode: "p" + agent)
+    episode.add_env_reset(observations={"0": np.zeros(1, np.float32), "1": np.ones(1, np.float32)})
+    episode.add_env_step(
+        observations={"0": np.full(1, 2.0, np.float32), "1": np.full(1, 3.0, np.float32)},
+        actions={"0": 0, "1": 1},
+        rewards={"0": 1.0, "1": 2.0},
+        terminateds={"__all__": True, "0": True, "1": True},
+    )
+    buffer = MultiAgentEpisodeReplayBuffer(100, seed=1)
+    buffer.add([episode])
+    batch = buffer.sample(3)
+    assert {module_id: columns["rewards"].tolist() for module_id, columns in batch.items()} == {
+        "p0": [1.0] * 3,
+        "p1": [2.0] * 3,
+    }
+    assert (batch["p1"]["new_obs"] == 3).all()
 
 
 def test_metrics_count_what_is_new_and_all() -> None:
@@ -176,7 +198,9 @@ def test_buffers_are_made_by_name_path_and_class(config: dict[str, Any], cls: ty
 
 
 def test_errors_name_what_is_wrong() -> None:
-    with pytest.raises(ValueError, match="There is no replay buffer 'Nothing'; there are EpisodeReplayBuffer"):
+    with pytest.raises(
+        ValueError, match="There is no replay buffer 'Nothing'; there are EpisodeReplayBuffer"
+    ):
         make_replay_buffer({"type": "Nothing"})
     with pytest.raises(TypeError, match="no argument 'aplha'"):
         PrioritizedEpisodeReplayBuffer(10, aplha=0.5)

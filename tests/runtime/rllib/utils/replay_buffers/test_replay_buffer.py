@@ -7,7 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runtime.rllib.utils.replay_buffers import PrioritizedReplayBuffer, ReplayBuffer, ReservoirReplayBuffer, StorageUnit
+from runtime.rllib.utils.replay_buffers import (
+    PrioritizedReplayBuffer,
+    ReplayBuffer,
+    ReservoirReplayBuffer,
+    StorageUnit,
+)
 from runtime.rllib.utils.replay_buffers.utils import sample_min_n_steps_from_buffer
 
 
