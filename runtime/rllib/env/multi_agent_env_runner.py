@@ -15,6 +15,11 @@ from .._core.agents import AgentEpisode, Lane, RowTable, batch_of
 from .._core.rollout import Rollout
 from .._core.types import AgentID, Config, ModuleID
 from ..callbacks.utils import CallbackCaller
+from ..core import (
+    COMPONENT_ENV_TO_MODULE_CONNECTOR,
+    COMPONENT_MODULE_TO_ENV_CONNECTOR,
+    COMPONENT_RL_MODULE,
+)
 from ..core.columns import Columns
 from ..utils import metrics as names
 from . import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
@@ -27,12 +32,7 @@ from .env_context import EnvContext
 from .env_errors import StepFailedRecreateEnvError
 from .env_runner import Collected, EnvRunner
 from .multi_agent_episode import MultiAgentEpisode, completed
-from .single_agent_env_runner import (
-    COMPONENT_ENV_TO_MODULE_CONNECTOR,
-    COMPONENT_MODULE_TO_ENV_CONNECTOR,
-    COMPONENT_RL_MODULE,
-    MOST_FAILURES_IN_A_ROW,
-)
+from .single_agent_env_runner import MOST_FAILURES_IN_A_ROW
 from .single_agent_episode import SingleAgentEpisode, to_rollout
 from .vector.sync_vector_multi_agent_env import SyncVectorMultiAgentEnv
 

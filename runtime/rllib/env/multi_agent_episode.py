@@ -17,10 +17,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .._core.rollout import Rollout
 from .._core.types import DEFAULT_MODULE_ID, AgentID, ModuleID
 from ..utils.error import MultiAgentEnvError
 from ._agent_items import AgentItems
-from .single_agent_episode import SingleAgentEpisode
+from .single_agent_episode import SingleAgentEpisode, to_rollout
 
 ALL = "__all__"
 MappingFn = Callable[..., ModuleID]
@@ -588,3 +589,8 @@ def completed(episodes: Sequence[MultiAgentEpisode]) -> dict[ModuleID, list[Sing
             if len(part):
                 result.setdefault(part.module_id or episode.module_for(agent_id), []).append(part)
     return result
+
+
+def to_rollouts(episodes: Sequence[MultiAgentEpisode]) -> dict[ModuleID, Rollout]:
+    """Module id -> the steps of its agents; copies. Modules without steps are left out."""
+    return {module_id: to_rollout(parts) for module_id, parts in completed(episodes).items()}

@@ -8,6 +8,7 @@ from typing import Any
 from ..._core.types import Config, ModuleID
 from ...core.learner.utils import update_target_network
 from ...core.rl_module.apis import TargetNetworkAPI, ValueFunctionAPI
+from ...utils.lambda_defaultdict import LambdaDefaultDict
 from ...utils.metrics import LAST_TARGET_UPDATE_TS, NUM_TARGET_UPDATES
 from ..impala.impala_learner import IMPALALearner
 from .results import LEARNER_RESULTS_CURR_KL_COEFF_KEY
@@ -21,7 +22,9 @@ class APPOLearner(IMPALALearner):
 
     def build(self) -> None:
         """Builds the learner with its target networks."""
-        self.curr_kl_coeffs_per_module: dict[ModuleID, float] = {}
+        self.curr_kl_coeffs_per_module = LambdaDefaultDict(
+            lambda module_id: float(self.config_for_module(module_id).kl_coeff)
+        )
         self._latest_kl: dict[ModuleID, Any] = {}  # mean divergence of the latest reported minibatch
         self._trained: dict[ModuleID, int] = {}  # rows
         self._last_target_update: dict[ModuleID, int] = {}  # rows then
@@ -63,10 +66,6 @@ class APPOLearner(IMPALALearner):
             self._buffer.clear()
         return spec
 
-    def kl_coeff(self, module_id: ModuleID, config: Config) -> float:
-        """The module's KL coefficient at this time."""
-        return self.curr_kl_coeffs_per_module.setdefault(module_id, float(config.kl_coeff))
-
     def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
         """Moves target networks whose time has come, and KL coefficients."""
         super().after_gradient_based_update(timesteps=timesteps)
@@ -90,7 +89,7 @@ class APPOLearner(IMPALALearner):
 
     def _update_module_kl_coeff(self, *, module_id: ModuleID, config: Config, kl_loss: float) -> None:
         """Changes the KL coefficient by the mean divergence of the latest minibatch."""
-        coeff = self.kl_coeff(module_id, config)
+        coeff = self.curr_kl_coeffs_per_module[module_id]
         if kl_loss > 2.0 * config.kl_target:
             coeff *= 1.5
         elif kl_loss < 0.5 * config.kl_target:
@@ -114,9 +113,8 @@ class APPOLearner(IMPALALearner):
         """Sets what `get_state` gave."""
         super().set_state(state)
         if _PROGRESS in state:
-            self.curr_kl_coeffs_per_module, self._trained, self._last_target_update = (
-                dict(each) for each in state[_PROGRESS]
-            )
+            coeffs, self._trained, self._last_target_update = (dict(each) for each in state[_PROGRESS])
+            self.curr_kl_coeffs_per_module.update(coeffs)
 
     @classmethod
     def rl_module_required_apis(cls) -> list[type]:

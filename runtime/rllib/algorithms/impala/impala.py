@@ -93,7 +93,7 @@ class IMPALAConfig(AlgorithmConfig):
             vtrace_clip_rho_threshold: bound of the importance weights of value targets; None: not clipped.
             vtrace_clip_pg_rho_threshold: bound of the weights of advantages; None: not clipped.
             num_gpu_loader_threads: has no effect: a learner copies a batch to its GPU when it gets it.
-            learner_queue_size: how many updates may wait for learners in actors.
+            learner_queue_size: has no effect: see `max_requests_in_flight_per_learner` of `learners()`.
             timeout_s_sampler_manager: has no effect: a step takes what has arrived.
             timeout_s_aggregator_manager: has no effect: batches are put together where they are learned from.
             broadcast_interval: updates between two broadcasts of weights to the runners.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..._core.types import Config, ModuleID
+from ..._core.types import ModuleID
 from ...core.learner.learner import Learner
 from ...core.rl_module.apis import ValueFunctionAPI
+from ...utils.lambda_defaultdict import LambdaDefaultDict
 from ...utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ...utils.schedules.scheduler import Scheduler
 
@@ -16,23 +17,15 @@ class IMPALALearner(Learner):
 
     def build(self) -> None:
         """Builds the learner."""
-        self.entropy_coeff_schedulers_per_module: dict[ModuleID, Scheduler] = {}
+        self.entropy_coeff_schedulers_per_module = LambdaDefaultDict(
+            lambda module_id: Scheduler(self.config_for_module(module_id).entropy_coeff)
+        )
         super().build()
         if self._learner_connector is not None and self.config.add_default_connectors_to_learner_pipeline:
             # The value network sees the observation after each episode's end, in a row of its own.
             from ...connectors.learner import AddOneTsToEpisodesAndTruncate
 
             self._learner_connector.prepend(AddOneTsToEpisodesAndTruncate())
-
-    def entropy_coeff(self, module_id: ModuleID, config: Config) -> float:
-        """The module's entropy coefficient at this time."""
-        return float(self._entropy_scheduler(module_id, config).get_current_value())
-
-    def _entropy_scheduler(self, module_id: ModuleID, config: Config) -> Scheduler:
-        schedulers = self.entropy_coeff_schedulers_per_module
-        if module_id not in schedulers:
-            schedulers[module_id] = Scheduler(config.entropy_coeff)
-        return schedulers[module_id]
 
     def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
         """Removes a module and its coefficient."""
@@ -46,7 +39,7 @@ class IMPALALearner(Learner):
         now = timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)
         for module_id in self._module_optimizers:
             if module_id in self.module:
-                self._entropy_scheduler(module_id, self.config_for_module(module_id)).update(timestep=now)
+                self.entropy_coeff_schedulers_per_module[module_id].update(timestep=now)
 
     @classmethod
     def rl_module_required_apis(cls) -> list[type]:

@@ -10,6 +10,7 @@ from typing import Any
 from ..._core.types import Config, ModuleID
 from ...core.learner.learner import Learner
 from ...core.rl_module.apis import ValueFunctionAPI
+from ...utils.lambda_defaultdict import LambdaDefaultDict
 from ...utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ...utils.schedules.scheduler import Scheduler
 from .results import LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY, LEARNER_RESULTS_CURR_KL_COEFF_KEY
@@ -24,8 +25,12 @@ class PPOLearner(Learner):
 
     def build(self) -> None:
         """Builds the learner; coefficients are those of the config."""
-        self.entropy_coeff_schedulers_per_module: dict[ModuleID, Scheduler] = {}
-        self.curr_kl_coeffs_per_module: dict[ModuleID, float] = {}
+        self.entropy_coeff_schedulers_per_module = LambdaDefaultDict(
+            lambda module_id: Scheduler(self.config_for_module(module_id).entropy_coeff)
+        )
+        self.curr_kl_coeffs_per_module = LambdaDefaultDict(
+            lambda module_id: float(self.config_for_module(module_id).kl_coeff)
+        )
         self._latest_kl: dict[ModuleID, Any] = {}  # mean divergence of the latest reported minibatch
         super().build()
         if self._learner_connector is not None and self.config.add_default_connectors_to_learner_pipeline:
@@ -36,20 +41,6 @@ class PPOLearner(Learner):
             self._learner_connector.append(
                 GeneralAdvantageEstimation(gamma=self.config.gamma, lambda_=self.config.lambda_)
             )
-
-    def entropy_coeff(self, module_id: ModuleID, config: Config) -> float:
-        """The module's entropy coefficient at this time."""
-        return float(self._entropy_scheduler(module_id, config).get_current_value())
-
-    def kl_coeff(self, module_id: ModuleID, config: Config) -> float:
-        """The module's KL coefficient at this time."""
-        return self.curr_kl_coeffs_per_module.setdefault(module_id, float(config.kl_coeff))
-
-    def _entropy_scheduler(self, module_id: ModuleID, config: Config) -> Scheduler:
-        schedulers = self.entropy_coeff_schedulers_per_module
-        if module_id not in schedulers:
-            schedulers[module_id] = Scheduler(config.entropy_coeff)
-        return schedulers[module_id]
 
     def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
         """Removes a module and its coefficients."""
@@ -70,7 +61,7 @@ class PPOLearner(Learner):
             if module_id not in self.module:
                 continue
             config = self.config_for_module(module_id)
-            coeff = self._entropy_scheduler(module_id, config).update(timestep=now)
+            coeff = self.entropy_coeff_schedulers_per_module[module_id].update(timestep=now)
             self.metrics.log_value((module_id, LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY), coeff, window=1)
             if config.use_kl_loss and module_id in self._latest_kl:
                 kl_loss = float(self._latest_kl.pop(module_id))
@@ -78,7 +69,7 @@ class PPOLearner(Learner):
 
     def _update_module_kl_coeff(self, *, module_id: ModuleID, config: Config, kl_loss: float) -> None:
         """Changes the KL coefficient by the mean divergence of the latest minibatch."""
-        coeff = self.kl_coeff(module_id, config)
+        coeff = self.curr_kl_coeffs_per_module[module_id]
         if not math.isfinite(kl_loss):
             log.warning(
                 "The KL divergence of module %s is %s: an action of the batch has almost no probability. Set "

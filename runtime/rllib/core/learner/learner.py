@@ -209,7 +209,7 @@ class Learner(OptimizerRegistry, Checkpointable):
         training_data.solve_refs()
         self._weights_seq_no += 1
 
-        steps: dict[ModuleID, list[int]] = {}
+        steps: dict[ModuleID, list[Any]] = {}
         losses: dict[ModuleID, Any] = {}
         if training_data.data_iterators is not None:
             minibatches = self.batch_iterator(training_data.data_iterators[0], minibatch_size, **kwargs)
@@ -231,7 +231,8 @@ class Learner(OptimizerRegistry, Checkpointable):
             value = loss.detach() if hasattr(loss, "detach") else loss
             self.metrics.log_value((module_id, self.TOTAL_LOSS_KEY), value, window=1)
         is_stream = training_data.data_iterators is not None
-        log_steps_trained(self.metrics, steps, self._weights_seq_no, is_stream=is_stream)
+        counts = {module_id: [int(each) for each in parts] for module_id, parts in steps.items()}
+        log_steps_trained(self.metrics, counts, self._weights_seq_no, is_stream=is_stream)
         self.after_gradient_based_update(timesteps=timesteps)
         return None if _no_metrics_reduce else self.metrics.reduce()
 
@@ -553,10 +554,10 @@ class Learner(OptimizerRegistry, Checkpointable):
     def _log_trainable_parameters(self) -> None:
         """Logs the numbers of parameters."""
 
-    def _steps_in(self, columns: dict[str, Any]) -> int:
-        """Rows that count: of padded batches those that are not padding."""
+    def _steps_in(self, columns: dict[str, Any]) -> Any:
+        """Rows that count: of padded batches those that are not padding. An int or, not to wait for it, a tensor."""
         mask = columns.get(Columns.LOSS_MASK)
-        return row_count(columns) if mask is None else int(mask.sum())
+        return row_count(columns) if mask is None else mask.sum()
 
     def _check_is_built(self) -> None:
         if not self._is_built:

@@ -15,6 +15,7 @@ import cloudpickle
 import runtime
 
 from ..._core.types import DEFAULT_MODULE_ID, Config
+from ...core import COMPONENT_RL_MODULE
 from ...utils import metrics as names
 from .. import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from .._agent_metrics import DEFAULT_AGENT_ID, AgentMetrics, FinishedEpisode
@@ -24,7 +25,6 @@ from .rllink import RLlink, get_rllink_message, send_rllink_message
 
 logger = logging.getLogger(__name__)
 
-COMPONENT_RL_MODULE = "rl_module"
 DEFAULT_PORT = 5555
 
 _POLL_S = 0.2  # how often the listener looks whether the runner was stopped

@@ -44,7 +44,7 @@ class APPOTorchLearner(APPOLearner, IMPALATorchLearner):
             batches = [self._buffer.sample() for _ in range(self._buffer.iterations_per_batch)]
         for each in batches:
             for module_id, columns in each.items():
-                rows = self._steps_in(columns) * num_epochs
+                rows = int(self._steps_in(columns)) * num_epochs
                 self._trained[module_id] = self._trained.get(module_id, 0) + rows
             yield from super()._minibatches(each, num_total_minibatches, num_epochs, minibatch_size, shuffle)
 
@@ -68,11 +68,12 @@ class APPOTorchLearner(APPOLearner, IMPALATorchLearner):
         gain = mean(torch.minimum(ratio * targets.advantages, clipped * targets.advantages), mask)
         vf_loss = 0.5 * mean((values - targets.values).square(), mask)
         entropy = mean(current.entropy(), mask)
-        loss = config.vf_loss_coeff * vf_loss - gain - self.entropy_coeff(module_id, config) * entropy
+        entropy_coeff = self.entropy_coeff_schedulers_per_module[module_id].get_current_value()
+        loss = config.vf_loss_coeff * vf_loss - gain - entropy_coeff * entropy
         kl = loss.new_zeros(())
         if config.use_kl_loss:
             kl = mean(old.kl(current), mask)
-            loss = loss + self.kl_coeff(module_id, config) * kl
+            loss = loss + self.curr_kl_coeffs_per_module[module_id] * kl
 
         if self.logs_losses:
             self._latest_kl[module_id] = kl.detach()
@@ -89,6 +90,8 @@ class APPOTorchLearner(APPOLearner, IMPALATorchLearner):
                 {name: each.detach() for name, each in report.items()}, key=module_id, window=1
             )
             self.metrics.log_value(
-                (module_id, LEARNER_RESULTS_CURR_KL_COEFF_KEY), self.kl_coeff(module_id, config), window=1
+                (module_id, LEARNER_RESULTS_CURR_KL_COEFF_KEY),
+                self.curr_kl_coeffs_per_module[module_id],
+                window=1,
             )
         return loss

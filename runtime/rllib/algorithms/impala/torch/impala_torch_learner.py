@@ -13,7 +13,7 @@ from ...._core.types import Config, ModuleID
 from ...._core.vtrace import vtrace
 from ....core.columns import Columns
 from ....core.learner.learner import ENTROPY_KEY, VF_LOSS_KEY
-from ....core.learner.torch.batches import as_tensor, tensors, through_sequences, with_final_rows
+from ....core.learner.torch.batches import as_tensor, through_sequences, with_final_rows
 from ....core.learner.torch.losses import mean
 from ....core.learner.torch.torch_learner import TorchLearner
 from ..impala_learner import IMPALALearner
@@ -49,7 +49,7 @@ class IMPALATorchLearner(IMPALALearner, TorchLearner):
             return self.sequence_batch(
                 longer, is_own, sequences, state_in, **{Columns.TERMINATEDS: terminateds}
             )
-        batch = {name: tensors(column, self._device) for name, column in longer.columns.items()}
+        batch = self._tensors(longer.columns)
         batch[Columns.TERMINATEDS] = as_tensor(terminateds, self._device)
         batch[Columns.LOSS_MASK] = as_tensor(is_own, self._device)
         return batch
@@ -107,7 +107,8 @@ class IMPALATorchLearner(IMPALALearner, TorchLearner):
         pi_loss = -mean(logp * targets.advantages, mask)
         vf_loss = 0.5 * mean((values - targets.values).square(), mask)
         entropy = mean(current.entropy(), mask)
-        loss = pi_loss + config.vf_loss_coeff * vf_loss - self.entropy_coeff(module_id, config) * entropy
+        entropy_coeff = self.entropy_coeff_schedulers_per_module[module_id].get_current_value()
+        loss = pi_loss + config.vf_loss_coeff * vf_loss - entropy_coeff * entropy
         if self.logs_losses:
             rows = mask.sum()
             self.metrics.log_dict(

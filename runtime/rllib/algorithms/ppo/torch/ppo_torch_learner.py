@@ -12,7 +12,7 @@ from ...._core.rollout import Rollout
 from ...._core.types import Config, ModuleID
 from ....core.columns import Columns
 from ....core.learner.learner import ENTROPY_KEY, POLICY_LOSS_KEY, VF_LOSS_KEY
-from ....core.learner.torch.batches import as_tensor, row_values, tensors, through_sequences, with_final_rows
+from ....core.learner.torch.batches import as_tensor, row_values, through_sequences, with_final_rows
 from ....core.learner.torch.losses import explained_variance, mean
 from ....core.learner.torch.torch_learner import TorchLearner
 from ..ppo_learner import PPOLearner
@@ -45,11 +45,9 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
             )
         advantages, targets = _advantages(config, rollout, values, final_values)
         left_out = _NOT_NEEDED if config.use_kl_loss else _NOT_NEEDED | {Columns.ACTION_DIST_INPUTS}
-        batch = {
-            name: tensors(column, self._device)
-            for name, column in rollout.columns.items()
-            if name not in left_out
-        }
+        batch = self._tensors(
+            {name: column for name, column in rollout.columns.items() if name not in left_out}
+        )
         batch[Columns.ADVANTAGES] = as_tensor(advantages, self._device)
         batch[Columns.VALUE_TARGETS] = as_tensor(targets, self._device)
         return batch
@@ -82,7 +80,7 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
         gain = mean(torch.minimum(ratio * advantages, clipped * advantages), mask)
         loss = -gain
 
-        entropy_coeff = self.entropy_coeff(module_id, config)
+        entropy_coeff = self.entropy_coeff_schedulers_per_module[module_id].get_current_value()
         entropy: Any = None
         if entropy_coeff != 0 or self.logs_losses:
             entropy = mean(current.entropy(), mask)
@@ -93,7 +91,7 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
         if config.use_kl_loss:
             behavior = module.get_exploration_action_dist_cls().from_logits(batch[Columns.ACTION_DIST_INPUTS])
             kl = mean(behavior.kl(current), mask)
-            loss = loss + self.kl_coeff(module_id, config) * kl
+            loss = loss + self.curr_kl_coeffs_per_module[module_id] * kl
 
         values = vf_loss = errors = None
         if config.use_critic:

@@ -15,6 +15,8 @@ from ...._core.types import ALL_MODULES, Config, ModuleID
 from ....utils.metrics import NUM_NON_TRAINABLE_PARAMETERS, NUM_TRAINABLE_PARAMETERS
 from ...columns import Columns
 from ...rl_module.rl_module import RLModule
+from ...rl_module.torch.torch_compile_config import TorchCompileConfig
+from ...rl_module.torch.torch_rl_module import TorchRLModule
 from ..learner import Batch, Learner
 from ..optimizers import ParamDict
 from ..training_data import row_count
@@ -42,8 +44,26 @@ class TorchLearner(Learner):
         if self.config.seed is not None:
             torch.manual_seed(self.config.seed)
         super().build()
+        if self.config.torch_compile_learner:
+            self._compile()
         if self.config.seed is not None:
             self._rng = np.random.default_rng([self.config.seed, self._learner_index])
+
+    def _compile(self) -> None:
+        """Compiles the modules' forward passes, or the whole gradient step."""
+        config = self.config
+        settings = TorchCompileConfig(
+            torch_dynamo_backend=config.torch_compile_learner_dynamo_backend,
+            torch_dynamo_mode=config.torch_compile_learner_dynamo_mode,
+        )
+        if str(config.torch_compile_learner_what_to_compile).endswith("complete_update"):
+            self.__dict__["_update"] = torch.compile(
+                self._update, backend=settings.torch_dynamo_backend, mode=settings.torch_dynamo_mode
+            )
+            return
+        for module in self.module.values():
+            if isinstance(module, TorchRLModule):
+                module.compile(settings)
 
     def _own_device(self) -> torch.device:
         if self.config.num_gpus_per_learner <= 0:
@@ -102,7 +122,7 @@ class TorchLearner(Learner):
         """
         module = self.module[module_id].unwrapped()
         if not module.is_stateful():
-            return {name: tensors(column, self._device) for name, column in rollout.columns.items()}
+            return self._tensors(rollout.columns)
         sequences = self.sequences_of(module, rollout)
         _, state_in = through_sequences(module, rollout, sequences, self._device, has_values=False)
         return self.sequence_batch(rollout, np.ones(rollout.rows, bool), sequences, state_in)
@@ -160,7 +180,7 @@ class TorchLearner(Learner):
         for module_id, columns in batch.items():
             lengths = groups[module_id] = self.groups_of(module_id, columns)
             units[module_id] = row_count(columns) if lengths is None else len(lengths)
-            steps = self._steps_in(columns)
+            steps = int(self._steps_in(columns))
             sizes[module_id] = max(1, round(minibatch_size * units[module_id] / max(steps, 1)))
         count = num_total_minibatches or max(
             minibatch_count({module_id: units[module_id]}, sizes[module_id], num_epochs)

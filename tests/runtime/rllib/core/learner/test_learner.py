@@ -265,3 +265,12 @@ def test_shards_of_batches_and_batches_of_parts() -> None:
     assert [part.batch["b"]["obs"].tolist() for part in parts] == [[0]] * 3  # too few rows to be shared
     with pytest.raises(ValueError, match="3 learners, but 2 batches"):
         TrainingData(batches=[batch, batch]).shard(3)
+
+
+def test_compiled_learners_make_the_same_steps() -> None:
+    compiled = config().framework(torch_compile_learner=True, torch_compile_learner_dynamo_backend="eager")
+    one, other = learner(config()), learner(compiled)
+    for made in (one, other):
+        made.update(rollouts={"default_policy": rows()}, num_epochs=2)
+    for name, each in weights(one).items():
+        np.testing.assert_allclose(weights(other)[name], each, atol=1e-5)
