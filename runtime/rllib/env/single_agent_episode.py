@@ -15,6 +15,7 @@ from runtime.rllib._core.rollout import Rollout
 from runtime.rllib.core.columns import Columns
 from runtime.rllib.env._episode_rollouts import to_rollout, with_extra_row
 from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
+from runtime.rllib.policy.sample_batch import SampleBatch
 
 __all__ = ["SingleAgentEpisode", "to_rollout"]
 
@@ -544,6 +545,10 @@ class SingleAgentEpisode:
             Columns.REWARDS: self.get_rewards(),
             **self.get_extra_model_outputs(),
         }
+
+    def get_sample_batch(self) -> SampleBatch:
+        """`get_data_dict` as a `SampleBatch`."""
+        return SampleBatch(self.get_data_dict())
 
     def get_state(self) -> dict[str, Any]:
         """What `from_state` makes an equal episode of; it can be pickled."""
