@@ -609,7 +609,8 @@ class SingleAgentEpisode:
         module_id: str | None = None,
     ) -> list[SingleAgentEpisode]:
         """An episode for each segment, in their order. Their arrays are views: of the rollout's, and, for
-        observations, of one copy that has each segment's final one behind its rows."""
+        observations, of one copy that has each segment's final one behind its rows. An episode that is written to
+        copies its views first, so that the rollout stays as it is."""
         segments = rollout.segments
         count = len(segments)
         last_rows = segments.last_rows
@@ -640,10 +641,11 @@ class SingleAgentEpisode:
             episode.agent_id = None if segments.agent_ids is None else segments.agent_ids[number]
             episode.module_id, episode.multi_agent_episode_id = module_id, None
             episode.observations = Buffer(trees.take(observations, with_one_more), 0, observation_space)
-            episode.actions = Buffer(trees.take(rollout.columns[Columns.ACTIONS], rows), 0, action_space)
-            episode.rewards = Buffer(rollout.columns[Columns.REWARDS][rows])
+            actions = _read_only(trees.take(rollout.columns[Columns.ACTIONS], rows))
+            episode.actions = Buffer(actions, 0, action_space)
+            episode.rewards = Buffer(_read_only(rollout.columns[Columns.REWARDS][rows]))
             episode.extra_model_outputs = {
-                name: Buffer(trees.take(column, rows)) for name, column in outputs.items()
+                name: Buffer(_read_only(trees.take(column, rows))) for name, column in outputs.items()
             }
             if states is not None:
                 episode.extra_model_outputs[Columns.STATE_OUT] = Buffer(trees.take(states, with_one_more), 1)
@@ -657,6 +659,13 @@ class SingleAgentEpisode:
             episode._start_time = episode._last_step_time = None
             episodes.append(episode)
         return episodes
+
+
+def _read_only(views: Any) -> Any:
+    """The views, which `InfiniteLookbackBuffer` copies before it writes."""
+    for view in trees.leaves(views):
+        view.flags.writeable = False
+    return views
 
 
 def _tail(buffer: Buffer, items: int, lookback: int) -> Buffer:
