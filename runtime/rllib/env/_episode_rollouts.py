@@ -88,12 +88,12 @@ def views(
         episode.observations = InfiniteLookbackBuffer(
             trees.take(observations, with_one_more), 0, observation_space
         )
-        episode.actions = InfiniteLookbackBuffer(
-            trees.take(rollout.columns[Columns.ACTIONS], rows), 0, action_space
-        )
-        episode.rewards = InfiniteLookbackBuffer(rollout.columns[Columns.REWARDS][rows])
+        actions = _read_only(trees.take(rollout.columns[Columns.ACTIONS], rows))
+        episode.actions = InfiniteLookbackBuffer(actions, 0, action_space)
+        episode.rewards = InfiniteLookbackBuffer(_read_only(rollout.columns[Columns.REWARDS][rows]))
         episode.extra_model_outputs = {
-            name: InfiniteLookbackBuffer(trees.take(column, rows)) for name, column in outputs.items()
+            name: InfiniteLookbackBuffer(_read_only(trees.take(column, rows)))
+            for name, column in outputs.items()
         }
         if states is not None:
             episode.extra_model_outputs[Columns.STATE_OUT] = InfiniteLookbackBuffer(
@@ -148,3 +148,10 @@ def with_extra_row(rows: Any, extra: Any, at: np.ndarray, *, before: bool) -> An
         return result
 
     return trees.tree_map(joined, rows, extra)
+
+
+def _read_only(view: Any) -> Any:
+    """Views, which `InfiniteLookbackBuffer` copies before it writes."""
+    for leaf in trees.leaves(view):
+        leaf.flags.writeable = False
+    return view
