@@ -56,7 +56,7 @@ def _columns_of(episode: Any, initial_state: Any) -> tuple[dict[str, Any], Any, 
 
     def arrays(buffer: InfiniteLookbackBuffer, rows: slice) -> Any:
         values = buffer.get(rows)
-        return trees.stack(values) if isinstance(values, list) else values
+        return trees.narrowed(trees.stack(values) if isinstance(values, list) else values)
 
     columns = {
         Columns.OBS: arrays(episode.observations, slice(0, steps)),
@@ -64,7 +64,7 @@ def _columns_of(episode: Any, initial_state: Any) -> tuple[dict[str, Any], Any, 
         Columns.REWARDS: np.asarray(arrays(episode.rewards, slice(0, steps)), np.float32),
         **{name: arrays(values, slice(0, steps)) for name, values in episode.extra_model_outputs.items()},
     }
-    final = episode.observations.get(steps)
+    final = trees.narrowed(episode.observations.get(steps))
     outs = episode.extra_model_outputs.get(Columns.STATE_OUT)
     if outs is None:
         return columns, final, None
