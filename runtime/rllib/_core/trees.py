@@ -46,6 +46,16 @@ def concatenate(trees: Sequence[Tree]) -> Tree:
     return tree_map(lambda *items: np.concatenate(items), trees[0], *trees[1:])
 
 
+def narrowed(tree: Tree) -> Tree:
+    """The tree with 32 bits in arrays of floats that have 64: modules compute in 32."""
+    return tree_map(_narrow, tree)
+
+
+def _narrow(leaf: Any) -> np.ndarray:
+    array = np.asarray(leaf)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
 def take(tree: Tree, index: Any) -> Tree:
     """`leaf[index]` for each leaf: a slice gives views, an array of rows gives copies."""
     return tree_map(lambda leaf: leaf[index], tree)

@@ -235,10 +235,10 @@ class AlgorithmConfig(
         made.output = None
         if made.seed is not None:
             made.seed += _EVALUATION_SEEDS
-        if made.evaluation_duration_unit == "episodes" and made.evaluation_duration != "auto":
-            made.metrics_num_episodes_for_smoothing = made.evaluation_duration
         if self.evaluation_duration_unit == "episodes":
             made.batch_mode = "complete_episodes"
+            if self.evaluation_duration != "auto":
+                made.metrics_num_episodes_for_smoothing = int(self.evaluation_duration)
         made.update_from_dict(changes_of(self.evaluation_config))
         made.in_evaluation = True
         made.freeze()

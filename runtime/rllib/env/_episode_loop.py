@@ -32,6 +32,7 @@ class EpisodeLoop:
             runner: a `SingleAgentEnvRunner`; its environment, module, pipelines, callbacks and metrics are used.
         """
         self._runner = runner
+        self._observations: Any = None  # for the next step, if there are only default connectors
         self._episodes: list[SingleAgentEpisode] = []
         self._batch: dict[str, Any] | None = None  # for the next step of the module
         self._batch_episodes: list[SingleAgentEpisode] = []  # that it was made of
@@ -52,6 +53,8 @@ class EpisodeLoop:
         for lane in range(count):
             self._call("on_episode_created", lane)
         observations, infos = reset_env()
+        if self._runner.acting is not None:
+            self._runner.acting.reset()
         self._started_s = [time.perf_counter()] * count
         self._add_resets(range(count), observations, info_list(infos, count))
         self._to_module(self._episodes, explore, {Columns.OBS: observations, Columns.INFOS: infos})
@@ -105,10 +108,14 @@ class EpisodeLoop:
         if random_actions:
             for_env = runner.env.action_space.sample()
             return runner.as_module_actions(for_env), for_env, {}
+        timestep = runner.num_env_steps_sampled_lifetime + steps * (runner.config.num_env_runners or 1)
+        if runner.env_to_module is None:
+            columns, for_env = runner.acting.act(self._observations, explore, timestep)
+            actions = columns.pop(Columns.ACTIONS)
+            return actions, runner.bounded(actions) if for_env is None else for_env, columns
         import torch
 
         batch, self._batch = self._batch, None
-        timestep = runner.num_env_steps_sampled_lifetime + steps * (runner.config.num_env_runners or 1)
         with torch.inference_mode(), runner.metrics.log_time(names.RLMODULE_INFERENCE_TIMER):
             if explore:
                 outputs = runner.module.forward_exploration(batch, t=timestep)
@@ -163,7 +170,7 @@ class EpisodeLoop:
                 by_lane[lane],
                 terminated=bool(terminated[lane]),
                 truncated=bool(truncated[lane]),
-                extra_model_outputs={name: values[lane] for name, values in outputs.items()},
+                extra_model_outputs={name: _item(values, lane) for name, values in outputs.items()},
             )
         columns = {
             Columns.OBS: observations,
@@ -178,10 +185,14 @@ class EpisodeLoop:
             self._to_module(self._episodes, explore, columns)
         elif ended:  # the last observations pass here, those of the resets below
             self._to_module([self._episodes[lane] for lane in ended], explore, {})
+        if runner.acting is not None:
+            reset = over if not next_step else resetting
+            if reset is not None and reset.any():
+                runner.acting.reset(reset)
         started = [] if resetting is None else np.flatnonzero(resetting).tolist()
         for lane in range(count):
+            self._call("on_episode_start" if lane in started else "on_episode_step", lane)
             if not over[lane]:
-                self._call("on_episode_start" if lane in started else "on_episode_step", lane)
                 continue
             self._call("on_episode_end", lane, prev_episode_chunks=self._chunks[lane])
             if wanted is None or len(done) < wanted:
@@ -239,6 +250,10 @@ class EpisodeLoop:
         runner = self._runner
         if runner.module is None:
             return
+        if runner.env_to_module is None:
+            if Columns.OBS in columns:
+                self._observations = trees.tree_map(np.array, trees.narrowed(columns[Columns.OBS]))
+            return
         self._batch_episodes = [*episodes]
         self._batch = runner.env_to_module(
             rl_module=runner.module,
@@ -264,6 +279,11 @@ class EpisodeLoop:
                 env_index=lane,
                 **more,
             )
+
+
+def _item(values: Any, lane: int) -> Any:
+    """One environment's part of a list or of a tree of arrays [N, ...]."""
+    return values[lane] if isinstance(values, list) else trees.take(values, lane)
 
 
 def _replaced(

@@ -53,6 +53,7 @@ class SingleAgentEnvRunner(EnvRunner):
         autoreset: when environments reset themselves: "NEXT_STEP", "SAME_STEP", or "DISABLED".
         env_to_module, module_to_env: the connector pipelines, or None if the configuration has only default ones.
         callbacks: a `CallbackCaller`.
+        acting: the module as it acts with default connectors; None without a module or an environment.
         num_env_steps_sampled_lifetime: of all runners together, about.
     """
 
@@ -82,7 +83,7 @@ class SingleAgentEnvRunner(EnvRunner):
         self._failures = 0  # in a row
         self._finished: deque[tuple[float, int, float]] = deque()  # return, length, seconds; not logged yet
         self._time_after_sampling: float | None = None
-        self._acting: Acting | None = None
+        self.acting: Acting | None = None
         self._lanes: Lanes | None = None
         self._episode_loop: EpisodeLoop | None = None
         self._pieces: ObservationPieces | None = None
@@ -128,11 +129,12 @@ class SingleAgentEnvRunner(EnvRunner):
             for event in ("on_episode_created", "on_episode_start", "on_episode_step", "on_episode_end")
         )
         config = self.config
-        if not (episodes or has_own_pipelines(config)):
+        if not has_own_pipelines(config):
             _, space = self._env_spaces()[INPUT_ENV_SINGLE_SPACES]
             self._for_env = action_converter(
                 space, unsquash=config.normalize_actions, clip=config.clip_actions
             )
+            self._episode_loop = EpisodeLoop(self) if episodes else None
             return
         self.env_to_module = config.build_env_to_module_connector(env=self.env, spaces=self._env_spaces())
         self.module_to_env = config.build_module_to_env_connector(env=self.env, spaces=self._env_spaces())
@@ -158,7 +160,7 @@ class SingleAgentEnvRunner(EnvRunner):
             self.module = None
             return
         if self.env is not None:
-            self._acting = Acting(self.module, self.num_envs, self._rng)
+            self.acting = Acting(self.module, self.num_envs, self._rng)
 
     def get_spaces(self) -> dict[str, tuple[Any, Any]]:
         spaces = self._env_spaces()
@@ -246,7 +248,7 @@ class SingleAgentEnvRunner(EnvRunner):
             self._sampled(kept)
         if kept is not None:
             steps = [episode for episode in kept if len(episode)]
-            initial = None if self._acting is None else self._acting.initial_state
+            initial = None if self.acting is None else self.acting.initial_state
             rollout = to_rollout(steps, initial) if steps else None
         rows = 0 if rollout is None else rollout.rows
         rollouts = {} if rollout is None else {DEFAULT_MODULE_ID: rollout}
@@ -313,7 +315,7 @@ class SingleAgentEnvRunner(EnvRunner):
         keep_infos: bool,
     ) -> tuple[Rollout | None, Finished]:
         """The loop that everything else is made fast for: no objects per step or environment, only arrays."""
-        lanes, acting, for_env, pieces = self._lanes, self._acting, self._for_env, self._pieces
+        lanes, acting, for_env, pieces = self._lanes, self.acting, self._for_env, self._pieces
         assert lanes is not None
         clock, next_step = time.perf_counter, self.autoreset == "NEXT_STEP"
         runners = self.config.num_env_runners or 1
@@ -384,6 +386,10 @@ class SingleAgentEnvRunner(EnvRunner):
         """What the module would have given for actions [N, ...] of the environments."""
         return module_actions(self.env.single_action_space, actions, unsquash=self.config.normalize_actions)
 
+    def bounded(self, actions: Any) -> Any:
+        """Actions [N, ...] for the environments of the module's, with default connectors."""
+        return actions if self._for_env is None else self._for_env(actions)
+
     def as_env_actions(self, actions: Any) -> Any:
         """The opposite, for actions within the bounds: discrete ones begin with the first number of their space."""
         return actions if self._shift is None else self._shift(actions, 1)
@@ -398,9 +404,9 @@ class SingleAgentEnvRunner(EnvRunner):
         if self._pieces is not None:
             observations = self._pieces.of_reset(observations)
         initial = None
-        if self._acting is not None:
-            self._acting.reset()
-            initial = self._acting.initial_state
+        if self.acting is not None:
+            self.acting.reset()
+            initial = self.acting.initial_state
         self._lanes.start(observations, time.perf_counter(), initial)
 
     def _reset_env(self) -> tuple[Any, Any]:
@@ -434,8 +440,8 @@ class SingleAgentEnvRunner(EnvRunner):
         observations, _ = self._reset_env()
         if self._pieces is not None:
             observations = self._pieces.of_reset(observations)
-        if self._acting is not None:
-            self._acting.reset()
+        if self.acting is not None:
+            self.acting.reset()
         self._lanes.drop_open(observations, time.perf_counter())
         return None
 
@@ -535,6 +541,10 @@ class SingleAgentEnvRunner(EnvRunner):
                 pipeline.set_state(state[name])
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
+
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """The module and the connector pipelines."""
+        return [*super().get_checkpointable_components(), *self.pipelines().items()]
 
     def pipelines(self) -> dict[str, Any]:
         """The connector pipelines by component; none if the configuration has only default ones."""

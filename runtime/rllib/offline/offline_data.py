@@ -187,9 +187,9 @@ class OfflineData:
             )
             if largest > _LARGEST_ACTION:
                 raise ValueError(
-                    f"The offline data has actions of up to {largest:.4g}, but {type(self.config).__name__} learns from "
-                    "actions in [-1, 1], as modules give them before they are scaled to the action space. Scale them "
-                    "in the files, or in a pre-learner: 2 * (actions - low) / (high - low) - 1"
+                    f"The offline data has actions of up to {largest:.4g}, but {type(self.config).__name__} learns "
+                    "from actions in [-1, 1], as modules give them before they are scaled to the action space. Scale "
+                    "them in the files, or in a pre-learner: 2 * (actions - low) / (high - low) - 1"
                 )
         return RowSampler(rollout, self._rng)
 
@@ -221,6 +221,7 @@ class OfflineData:
         if batch_size is not None:
             yield from self.data.iter_batches(**{**options, "batch_size": batch_size})
             return
+        options = {name: value for name, value in options.items() if not name.startswith("local_shuffle")}
         blocks = list(self.data.iter_batches(**{**options, "batch_size": None}))
         if blocks:
             names = [name for name in blocks[0] if all(name in block for block in blocks)]

@@ -32,13 +32,16 @@ TOTAL_EVAL_LOSS_KEY = "total_eval_loss"
 
 _ESTIMATES = {"is": off_policy_estimates.importance_sampling, "pdis": off_policy_estimates.per_decision}
 
+_Found = dict[tuple[str, ...], list[float]]  # name of a metric -> values of batches or episodes
+
 
 class OfflineEvaluationRunner:
     """Draws batches of offline data and reports how well the modules do on them.
 
     With `offline_evaluation_type="eval_loss"` this is the mean of the learner's loss, or of
     `offline_loss_for_module_fn(runner, *, module_id, config, batch, fwd_out)`. With "is" (importance sampling) and
-    "pdis" (its per-decision form) it is an estimate of the policy's return, which needs the column "action_logp".
+    "pdis" (its per-decision form) it is an estimate of the policy's return, which needs the column "action_logp" and
+    whole episodes in a batch.
 
     Args:
         config: of the evaluation: its `input_` may be other data than that of training.
@@ -81,8 +84,11 @@ class OfflineEvaluationRunner:
         evaluate = (
             self._evaluate_loss if config.offline_evaluation_type == "eval_loss" else self._evaluate_return
         )
+        found: _Found = {}
         for _ in range(config.dataset_num_iters_per_eval_runner):
-            evaluate(config.offline_eval_batch_size_per_runner)
+            evaluate(config.offline_eval_batch_size_per_runner, found)
+        for path, values in found.items():
+            self.metrics.log_value(path, float(np.mean(values)), window=1)
         count = config.dataset_num_iters_per_eval_runner
         self.metrics.log_value((ALL_MODULES, DATASET_NUM_ITERS_EVALUATED), count, reduce="sum")
         self.metrics.log_value(
@@ -91,7 +97,7 @@ class OfflineEvaluationRunner:
         self.metrics.log_value(WEIGHTS_SEQ_NO, self._weights_seq_no, window=1)
         return self.metrics.reduce()
 
-    def _evaluate_loss(self, rows: int) -> None:
+    def _evaluate_loss(self, rows: int, found: _Found) -> None:
         import torch
 
         learner = self._learner
@@ -118,21 +124,25 @@ class OfflineEvaluationRunner:
                 }
             )
         for module_id, loss in losses.items():
-            self.metrics.log_value((module_id, TOTAL_EVAL_LOSS_KEY), float(loss))
+            found.setdefault((module_id, TOTAL_EVAL_LOSS_KEY), []).append(float(loss))
             self.metrics.log_value(
                 (module_id, "num_module_steps_evaluated"), row_count(batch[module_id]), reduce="sum"
             )
 
-    def _evaluate_return(self, rows: int) -> None:
+    def _evaluate_return(self, rows: int, found: _Found) -> None:
         with self.metrics.log_time(OFFLINE_SAMPLING_TIMER):
             rollouts = self._data.sample_rollouts(rows)
-        for module_id, rollout in rollouts.items():
+        for module_id, drawn in rollouts.items():
+            segments = drawn.segments
+            whole = (segments.terminated | segments.truncated) & (segments.t_started == 0)
+            rollout = drawn.take_segments(np.flatnonzero(whole))  # fragments would count as short episodes
+            if not rollout.rows:
+                continue
             log_ratios = self._logp(module_id, rollout) - self._recorded_logp(rollout)
             estimate = _ESTIMATES[self.config.offline_evaluation_type]
             returns = estimate(log_ratios, rollout.columns[Columns.REWARDS], rollout.segments)
-            for value, length in zip(returns, rollout.segments.lengths, strict=True):
-                self.metrics.log_value(EPISODE_RETURN_MEAN, float(value))
-                self.metrics.log_value(EPISODE_LEN_MEAN, int(length))
+            found.setdefault((EPISODE_RETURN_MEAN,), []).extend(returns.tolist())
+            found.setdefault((EPISODE_LEN_MEAN,), []).extend(rollout.segments.lengths.tolist())
 
     def _logp(self, module_id: ModuleID, rollout: Rollout) -> np.ndarray:
         """float [rows], of the recorded actions under the module's policy."""

@@ -120,8 +120,7 @@ class DataSettings(Settings):
             prelearner_buffer_kwargs: its arguments.
             prelearner_module_synch_period: batches after which a prelearner gets new weights.
             prelearner_use_recorded_module_states: whether recorded states of recurrent modules are used.
-            dataset_num_iters_per_learner: batches per update; None: one pass over the data with several learners, one
-                batch with a local one.
+            dataset_num_iters_per_learner: batches of each learner per iteration; None: one pass over the data.
             input_config: free settings for a reader of one's own.
             actions_in_input_normalized: whether recorded actions are in [-1, 1].
             postprocess_inputs: accepted as Ray's.

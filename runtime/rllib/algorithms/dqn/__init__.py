@@ -1,4 +1,4 @@
-"""DQN: `DQNConfig`, `DQN` and, imported on first use, its modules and learners."""
+"""DQN: its settings and the algorithm; modules and learners are in `torch`."""
 
 from __future__ import annotations
 

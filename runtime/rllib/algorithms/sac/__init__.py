@@ -1,4 +1,4 @@
-"""SAC: `SACConfig`, `SAC` and, imported on first use, its modules and learners."""
+"""SAC: its settings and the algorithm; modules and learners are in `torch`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TQC: `TQCConfig`, `TQC` and, imported on first use, its modules and learners."""
+"""TQC: its settings and the algorithm; modules and learners are in `torch`."""
 
 from __future__ import annotations
 

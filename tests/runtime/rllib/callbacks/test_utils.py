@@ -11,6 +11,10 @@ from runtime.rllib.algorithms.callbacks import DefaultCallbacks
 from runtime.rllib.callbacks.callbacks import RLlibCallback
 from runtime.rllib.callbacks.utils import EVENTS, CallbackCaller, make_callback
 
+REQUIRED = """algorithm result evaluation_metrics env_runner_group env_runner_indices offline_eval_runner_group
+offline_eval_runner_indices is_evaluation env_runner env env_context episode samples env_index"""
+"""All arguments that some event requires."""
+
 
 class Recording(RLlibCallback):
     seen: list[str] = []
@@ -48,10 +52,7 @@ def test_the_default_does_nothing_at_any_event() -> None:
     caller = CallbackCaller(AlgorithmConfig())
     assert not any(map(caller.uses, EVENTS))
     for event in EVENTS:
-        names = "result evaluation_metrics env_runner_group env_runner_indices offline_eval_runner_group "
-        names += "offline_eval_runner_indices is_evaluation algorithm env_runner env env_context episode samples "
-        names += "env_index"
-        required: dict[str, Any] = dict.fromkeys(names.split())
+        required: dict[str, Any] = dict.fromkeys(REQUIRED.split())
         assert getattr(DefaultCallbacks(), event)(**required) is None
 
 

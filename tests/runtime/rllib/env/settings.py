@@ -22,6 +22,8 @@ class Constant:
         return False
 
     def _outputs(self, batch: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(batch["obs"], dict):
+            assert batch["obs"].dtype != torch.float64
         count = len(next(iter(batch["obs"].values())) if isinstance(batch["obs"], dict) else batch["obs"])
         if self.actions is not None:
             return {"actions": np.repeat(np.asarray(self.actions)[None], count, 0)}

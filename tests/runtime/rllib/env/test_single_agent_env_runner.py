@@ -129,6 +129,18 @@ def _compiled(tested: SingleAgentEnvRunner) -> list[tuple[str, Any]]:
     return [(name, root.peek(name)) for name in names]
 
 
+@pytest.mark.parametrize("callbacks", [RLlibCallback, Watching])
+def test_wide_observations_come_to_the_module_with_32_bits(callbacks: Any, log: list[Any]) -> None:
+    class Wide(Counter):
+        observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+
+        def _observation(self) -> np.ndarray:
+            return super()._observation().astype(np.float64)
+
+    rollout = rollout_of(runner(lambda _: Wide(), callbacks_class=callbacks).collect(env_steps=8))
+    assert rollout.columns["obs"].dtype == rollout.final_obs.dtype == np.float32
+
+
 def test_callbacks_come_in_order(log: list[Any]) -> None:
     runner(vector([(2,)], AutoresetMode.SAME_STEP), callbacks_class=Watching).sample(num_timesteps=3)
     assert log == [

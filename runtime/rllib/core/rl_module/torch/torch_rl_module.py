@@ -118,65 +118,6 @@ class TorchRLModule(nn.Module, RLModule):
             )
 
 
-class TorchDDPRLModule(nn.parallel.DistributedDataParallel, RLModule):
-    """A module under DistributedDataParallel: `forward_train` synchronises gradients."""
-
-    framework = "torch"
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        nn.parallel.DistributedDataParallel.__init__(self, *args, **kwargs)
-        module = self.unwrapped()
-        self.observation_space = module.observation_space
-        self.action_space = module.action_space
-        self.inference_only = module.inference_only
-        self.learner_only = module.learner_only
-        self.model_config = module.model_config
-        self.catalog_class = module.catalog_class
-
-    def unwrapped(self) -> RLModule:
-        return self.module
-
-    @property
-    def catalog(self) -> Any:
-        return self.unwrapped().catalog
-
-    def get_inference_action_dist_cls(self) -> Any:
-        return self.unwrapped().get_inference_action_dist_cls()
-
-    def get_exploration_action_dist_cls(self) -> Any:
-        return self.unwrapped().get_exploration_action_dist_cls()
-
-    def get_train_action_dist_cls(self) -> Any:
-        return self.unwrapped().get_train_action_dist_cls()
-
-    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.unwrapped().forward_inference(batch, **kwargs)
-
-    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self.unwrapped().forward_exploration(batch, **kwargs)
-
-    def forward_train(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
-        return self(batch, **kwargs)
-
-    def get_initial_state(self) -> Any:
-        return self.unwrapped().get_initial_state()
-
-    def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
-        return self.unwrapped().get_state(*args, **kwargs)
-
-    def set_state(self, state: dict[str, Any]) -> None:
-        self.unwrapped().set_state(state)
-
-    def get_ctor_args_and_kwargs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return self.unwrapped().get_ctor_args_and_kwargs()
-
-    def save_to_path(self, *args: Any, **kwargs: Any) -> Any:
-        return self.unwrapped().save_to_path(*args, **kwargs)
-
-    def restore_from_path(self, *args: Any, **kwargs: Any) -> Any:
-        return self.unwrapped().restore_from_path(*args, **kwargs)
-
-
 def _delete_attribute(root: Any, path: str) -> None:
     *parents, name = path.split(".")
     for parent in parents:
