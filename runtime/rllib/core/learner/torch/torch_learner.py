@@ -283,7 +283,12 @@ class TorchLearner(Learner):
                 raise ValueError(
                     f"The state has an optimizer {name!r}, but this learner has {sorted(self._named_optimizers)}"
                 )
-            self._named_optimizers[name].load_state_dict(_map_arrays(part, self._device))
+            optimizer = self._named_optimizers[name]
+            optimizer.load_state_dict(_map_arrays(part, self._device))
+            schedule = self._optimizer_lr_schedules.get(optimizer)
+            if schedule is not None and not schedule.use_schedule:
+                # The config decides, for example of a trial that goes on from another one's checkpoint.
+                self._set_optimizer_lr(optimizer, schedule.get_current_value())
 
     @staticmethod
     def _get_optimizer_lr(optimizer: Any) -> float:
