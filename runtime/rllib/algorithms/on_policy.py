@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from .._core.rollout import Rollout
@@ -25,9 +26,11 @@ class TrainBatch:
     metrics: list[dict[str, Any]]
     env_steps: int
 
-    def data(self) -> dict[str, Any]:
-        """The keyword of a learner's `update` that takes it."""
-        return {"rollouts": self.rollouts} if self.episodes is None else {"episodes": self.episodes}
+    def data(self, config: Config) -> dict[str, Any]:
+        """The keyword of a learner's `update` that takes it: episodes only for connectors, since rows are faster."""
+        if self.episodes is None or config.learner_connector is None:
+            return {"rollouts": self.rollouts}
+        return {"episodes": self.episodes}
 
 
 def collected_rollouts(env_runner_group: Any, config: Config) -> TrainBatch:
@@ -50,6 +53,11 @@ def collected_rollouts(env_runner_group: Any, config: Config) -> TrainBatch:
             break
         parts += fresh
         done += sum(getattr(each, config.count_steps_by) for each in fresh)
+    return train_batch(parts)
+
+
+def train_batch(parts: Sequence[Any]) -> TrainBatch:
+    """One batch of what `collect` of runners gave."""
     episodes = None
     if parts and all(each.episodes is not None for each in parts):
         episodes = [episode for each in parts for episode in each.episodes]

@@ -8,7 +8,13 @@ from typing import Any
 INPUT_ENV_SPACES = "__env__"
 INPUT_ENV_SINGLE_SPACES = "__env_single__"
 
-_MODULES = {"EnvContext": "env_context", "MultiAgentEnv": "multi_agent_env"}
+_MODULES = {
+    "EnvContext": "env_context",
+    "GroupAgentsWrapper": "wrappers.group_agents_wrapper",
+    "MultiAgentEnv": "multi_agent_env",
+    "ParallelPettingZooEnv": "wrappers.pettingzoo_env",
+    "PettingZooEnv": "wrappers.pettingzoo_env",
+}
 
 __all__ = ["INPUT_ENV_SINGLE_SPACES", "INPUT_ENV_SPACES", *sorted(_MODULES)]
 

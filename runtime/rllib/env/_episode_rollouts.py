@@ -1,4 +1,4 @@
-"""From episodes to rollouts."""
+"""From episodes to rollouts and back."""
 
 from __future__ import annotations
 
@@ -50,6 +50,67 @@ def to_rollout(episodes: Sequence[Any], initial_state: Any = None) -> Rollout:
     )
 
 
+def views(
+    cls: Any, rollout: Rollout, *, observation_space: Any, action_space: Any, module_id: str | None
+) -> list[Any]:
+    """An episode for each segment: see `SingleAgentEpisode.views_of`.
+
+    Args:
+        cls: `SingleAgentEpisode`. Its constructor, which checks what users give, is not called.
+    """
+    segments = rollout.segments
+    count = len(segments)
+    last_rows = segments.last_rows
+    observations = with_extra_row(rollout.columns[Columns.OBS], rollout.final_obs, last_rows, before=False)
+    starts, lengths = segments.starts.tolist(), segments.lengths.tolist()
+    outputs = {
+        name: column
+        for name, column in rollout.columns.items()
+        if name not in (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
+    }
+    states = None
+    if rollout.state_in is not None and Columns.STATE_OUT in outputs:
+        # The state before a segment's first row is the lookback of what the module gave.
+        states = with_extra_row(
+            outputs.pop(Columns.STATE_OUT), rollout.state_in, segments.starts, before=True
+        )
+    episodes = []
+    for number in range(count):
+        start, steps = starts[number], lengths[number]
+        rows, with_one_more = (
+            slice(start, start + steps),
+            slice(start + number, start + number + steps + 1),
+        )
+        episode = cls.__new__(cls)
+        episode.id_ = segments.episode_ids[number]
+        episode.agent_id = None if segments.agent_ids is None else segments.agent_ids[number]
+        episode.module_id, episode.multi_agent_episode_id = module_id, None
+        episode.observations = InfiniteLookbackBuffer(
+            trees.take(observations, with_one_more), 0, observation_space
+        )
+        actions = _read_only(trees.take(rollout.columns[Columns.ACTIONS], rows))
+        episode.actions = InfiniteLookbackBuffer(actions, 0, action_space)
+        episode.rewards = InfiniteLookbackBuffer(_read_only(rollout.columns[Columns.REWARDS][rows]))
+        episode.extra_model_outputs = {
+            name: InfiniteLookbackBuffer(_read_only(trees.take(column, rows)))
+            for name, column in outputs.items()
+        }
+        if states is not None:
+            episode.extra_model_outputs[Columns.STATE_OUT] = InfiniteLookbackBuffer(
+                trees.take(states, with_one_more), 1
+            )
+        episode._infos = None if rollout.infos is None else InfiniteLookbackBuffer([{}, *rollout.infos[rows]])
+        episode._observation_space, episode._action_space = observation_space, action_space
+        episode.is_terminated = bool(segments.terminated[number])
+        episode.is_truncated = bool(segments.truncated[number])
+        episode.t_started = int(segments.t_started[number])
+        episode.t = episode.t_started + steps
+        episode._custom_data = {}
+        episode._start_time = episode._last_step_time = None
+        episodes.append(episode)
+    return episodes
+
+
 def _columns_of(episode: Any, initial_state: Any) -> tuple[dict[str, Any], Any, Any]:
     """Its columns, its last observation and the state before its first step."""
     steps = len(episode)
@@ -87,3 +148,10 @@ def with_extra_row(rows: Any, extra: Any, at: np.ndarray, *, before: bool) -> An
         return result
 
     return trees.tree_map(joined, rows, extra)
+
+
+def _read_only(view: Any) -> Any:
+    """Views, which `InfiniteLookbackBuffer` copies before it writes."""
+    for leaf in trees.leaves(view):
+        leaf.flags.writeable = False
+    return view

@@ -207,6 +207,7 @@ class EnvRunnerGroup(RunnerCalls):
             return [self._local_runner().collect(env_steps=env_steps, episodes=episodes, **how)]
         if timeout_s is None:
             timeout_s = self._config.sample_timeout_s
+        self._actors.wait_for_one(self._config.env_runner_restore_timeout_s)  # that is no time of sampling
         now = time.monotonic()
         unit = "env_steps" if episodes is None else "episodes"
         wanted = episodes if episodes is not None else env_steps

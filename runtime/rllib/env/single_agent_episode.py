@@ -13,12 +13,11 @@ import numpy as np
 from runtime.rllib._core import trees
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib.core.columns import Columns
-from runtime.rllib.env._episode_rollouts import to_rollout, with_extra_row
-from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
+from runtime.rllib.env._episode_rollouts import to_rollout as to_rollout
+from runtime.rllib.env._episode_rollouts import views
+from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer as Buffer
+from runtime.rllib.policy.sample_batch import SampleBatch
 
-__all__ = ["SingleAgentEpisode", "to_rollout"]
-
-Buffer = InfiniteLookbackBuffer
 Indices = int | slice | Sequence[int] | None
 
 
@@ -220,7 +219,7 @@ class SingleAgentEpisode:
 
     @property
     def has_infos(self) -> bool:
-        """Whether somebody gave infos, or asked for them."""
+        """Whether somebody gave infos or asked for them."""
         return self._infos is not None
 
     @property
@@ -266,17 +265,14 @@ class SingleAgentEpisode:
         return self.t - self.t_started
 
     def env_steps(self) -> int:
-        """The number of steps of the environment."""
+        """The number of steps, of the environment and of the agent alike."""
         return len(self)
 
-    def agent_steps(self) -> int:
-        """The number of steps of the agent."""
-        return len(self)
+    agent_steps = env_steps
 
     def get_return(self) -> float:
         """The sum of the rewards of this chunk."""
-        rewards = self.rewards.get()
-        return float(np.sum(rewards)) if len(rewards) else 0.0
+        return float(np.sum(self.rewards.get()))
 
     def get_duration_s(self) -> float:
         """Seconds from the reset to the last step; 0 if there was no step, or the times are unknown."""
@@ -451,14 +447,14 @@ class SingleAgentEpisode:
         steps = min(len_lookback_buffer, self.rewards.len_incl_lookback())
         result = SingleAgentEpisode(
             self.id_,
-            observations=_tail(self.observations, steps + 1, steps),
+            observations=self.observations.tail(steps + 1, steps),
             observation_space=self.observation_space,
-            infos=None if self._infos is None else _tail(self._infos, steps + 1, steps),
-            actions=_tail(self.actions, steps, steps),
+            infos=None if self._infos is None else self._infos.tail(steps + 1, steps),
+            actions=self.actions.tail(steps, steps),
             action_space=self.action_space,
-            rewards=_tail(self.rewards, steps, steps),
+            rewards=self.rewards.tail(steps, steps),
             extra_model_outputs={
-                name: _tail(values, steps, steps) for name, values in self.extra_model_outputs.items()
+                name: values.tail(steps, steps) for name, values in self.extra_model_outputs.items()
             },
             t_started=self.t,
             agent_id=self.agent_id,
@@ -490,26 +486,18 @@ class SingleAgentEpisode:
         stop = max(start, stop)
         wanted = self.rewards.lookback if len_lookback_buffer is None else len_lookback_buffer
 
-        def part(buffer: Buffer, more: int) -> Buffer:
-            lookback = min(wanted, buffer.lookback + start)
-            first = buffer.lookback + start - lookback
-            data = (
-                buffer.data[first : buffer.lookback + stop + more] if isinstance(buffer.data, list) else None
-            )
-            if data is None:
-                data = trees.take(buffer.data, slice(first, buffer.lookback + stop + more))
-            return Buffer(data, lookback, buffer.space)
-
         at_end = stop == len(self)
-        result = SingleAgentEpisode(
+        return SingleAgentEpisode(
             self.id_,
-            observations=part(self.observations, 1),
+            observations=self.observations.part(start, stop + 1, wanted),
             observation_space=self.observation_space,
-            infos=None if self._infos is None else part(self._infos, 1),
-            actions=part(self.actions, 0),
+            infos=None if self._infos is None else self._infos.part(start, stop + 1, wanted),
+            actions=self.actions.part(start, stop, wanted),
             action_space=self.action_space,
-            rewards=part(self.rewards, 0),
-            extra_model_outputs={name: part(values, 0) for name, values in self.extra_model_outputs.items()},
+            rewards=self.rewards.part(start, stop, wanted),
+            extra_model_outputs={
+                name: values.part(start, stop, wanted) for name, values in self.extra_model_outputs.items()
+            },
             terminated=at_end and self.is_terminated,
             truncated=at_end and self.is_truncated,
             t_started=self.t_started + start,
@@ -517,7 +505,6 @@ class SingleAgentEpisode:
             module_id=self.module_id,
             multi_agent_episode_id=self.multi_agent_episode_id,
         )
-        return result
 
     # ------------------------------------------------------------ other forms
 
@@ -544,6 +531,10 @@ class SingleAgentEpisode:
             Columns.REWARDS: self.get_rewards(),
             **self.get_extra_model_outputs(),
         }
+
+    def get_sample_batch(self) -> SampleBatch:
+        """`get_data_dict` as a `SampleBatch`."""
+        return SampleBatch(self.get_data_dict())
 
     def get_state(self) -> dict[str, Any]:
         """What `from_state` makes an equal episode of; it can be pickled."""
@@ -606,67 +597,6 @@ class SingleAgentEpisode:
         """An episode for each segment, in their order. Their arrays are views: of the rollout's, and, for
         observations, of one copy that has each segment's final one behind its rows. An episode that is written to
         copies its views first, so that the rollout stays as it is."""
-        segments = rollout.segments
-        count = len(segments)
-        last_rows = segments.last_rows
-        observations = with_extra_row(
-            rollout.columns[Columns.OBS], rollout.final_obs, last_rows, before=False
+        return views(
+            cls, rollout, observation_space=observation_space, action_space=action_space, module_id=module_id
         )
-        starts, lengths = segments.starts.tolist(), segments.lengths.tolist()
-        outputs = {
-            name: column
-            for name, column in rollout.columns.items()
-            if name not in (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)
-        }
-        states = None
-        if rollout.state_in is not None and Columns.STATE_OUT in outputs:
-            # The state before a segment's first row is the lookback of what the module gave.
-            states = with_extra_row(
-                outputs.pop(Columns.STATE_OUT), rollout.state_in, segments.starts, before=True
-            )
-        episodes = []
-        for number in range(count):
-            start, steps = starts[number], lengths[number]
-            rows, with_one_more = (
-                slice(start, start + steps),
-                slice(start + number, start + number + steps + 1),
-            )
-            episode = cls.__new__(cls)
-            episode.id_ = segments.episode_ids[number]
-            episode.agent_id = None if segments.agent_ids is None else segments.agent_ids[number]
-            episode.module_id, episode.multi_agent_episode_id = module_id, None
-            episode.observations = Buffer(trees.take(observations, with_one_more), 0, observation_space)
-            actions = _read_only(trees.take(rollout.columns[Columns.ACTIONS], rows))
-            episode.actions = Buffer(actions, 0, action_space)
-            episode.rewards = Buffer(_read_only(rollout.columns[Columns.REWARDS][rows]))
-            episode.extra_model_outputs = {
-                name: Buffer(_read_only(trees.take(column, rows))) for name, column in outputs.items()
-            }
-            if states is not None:
-                episode.extra_model_outputs[Columns.STATE_OUT] = Buffer(trees.take(states, with_one_more), 1)
-            episode._infos = None if rollout.infos is None else Buffer([{}, *rollout.infos[rows]])
-            episode._observation_space, episode._action_space = observation_space, action_space
-            episode.is_terminated = bool(segments.terminated[number])
-            episode.is_truncated = bool(segments.truncated[number])
-            episode.t_started = int(segments.t_started[number])
-            episode.t = episode.t_started + steps
-            episode._custom_data = {}
-            episode._start_time = episode._last_step_time = None
-            episodes.append(episode)
-        return episodes
-
-
-def _read_only(views: Any) -> Any:
-    """The views, which `InfiniteLookbackBuffer` copies before it writes."""
-    for view in trees.leaves(views):
-        view.flags.writeable = False
-    return views
-
-
-def _tail(buffer: Buffer, items: int, lookback: int) -> Buffer:
-    """The last items, as lists."""
-    length = buffer.len_incl_lookback()
-    first = max(0, length - items)
-    if isinstance(buffer.data, list):
-        return Buffer(buffer.data[first:], lookback, buffer.space)
-    return Buffer([trees.take(buffer.data, row) for row in range(first, length)], lookback, buffer.space)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-from ...core.learner.experience import merged
 from ...core.learner.learner_actor import STATE_AFTER_UPDATE
 from ...core.rl_module.rl_module import RLModuleSpec
 from ...utils.metrics import (
@@ -25,6 +24,7 @@ from ...utils.schedules.scheduler import Scheduler
 from .._config.settings import NotProvided, setter
 from ..algorithm import Algorithm
 from ..algorithm_config import AlgorithmConfig
+from ..on_policy import train_batch
 
 WAIT_FOR_SAMPLES_S = 1.0
 """How long a training step waits for a runner's first sample: it may then report, evaluate and look after runners."""
@@ -200,14 +200,11 @@ class IMPALA(Algorithm):
 
     def _learn(self, batch: list[Any]) -> None:
         config, group = self.config, self.learner_group
-        data: dict[str, Any] = {"rollouts": merged(sample.rollouts for sample in batch)}
-        if all(sample.episodes is not None for sample in batch):
-            data = {"episodes": [episode for sample in batch for episode in sample.episodes]}
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
             if config.num_learners > 0:
                 group.wait_for_room(WAIT_FOR_LEARNERS_S)
             results = group.update(
-                **data,
+                **train_batch(batch).data(config),
                 async_update=config.num_learners > 0,
                 return_state=config.num_learners > 0,
                 timesteps={

@@ -159,6 +159,23 @@ class InfiniteLookbackBuffer:
         positions_of_list = [self._position(int(index), neg_index_as_lookback) for index in indices]
         return self._filled(positions_of_list, fill, one_hot_discrete)
 
+    def part(self, start: int, stop: int, lookback: int) -> InfiniteLookbackBuffer:
+        """The items of these time steps, with up to that many before them as the lookback; arrays are views."""
+        lookback = min(lookback, self.lookback + start)
+        cut = slice(self.lookback + start - lookback, self.lookback + stop)
+        data = self.data[cut] if isinstance(self.data, list) else trees.take(self.data, cut)
+        return InfiniteLookbackBuffer(data, lookback, self.space)
+
+    def tail(self, items: int, lookback: int) -> InfiniteLookbackBuffer:
+        """The last items, as a list that can grow."""
+        length = self.len_incl_lookback()
+        first = max(0, length - items)
+        if isinstance(self.data, list):
+            data = self.data[first:]
+        else:
+            data = [trees.take(self.data, row) for row in range(first, length)]
+        return InfiniteLookbackBuffer(data, lookback, self.space)
+
     def _position(self, index: int, neg_index_as_lookback: bool) -> int:
         """Where in the data an index is; it may be outside."""
         if index >= 0 or neg_index_as_lookback:

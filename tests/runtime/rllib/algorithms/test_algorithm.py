@@ -368,3 +368,13 @@ def test_the_same_seed_gives_the_same_training(built: Any) -> None:
     for _ in range(2):
         other.train()
     assert_same_weights(one, other)
+
+
+def test_a_restored_algorithm_learns_at_the_rate_of_its_own_config(
+    built: Any, tmp_path: pathlib.Path
+) -> None:
+    algo = built(small())
+    algo.train()
+    other = built(small(lr=0.25))
+    other.restore_from_path(algo.save_to_path(tmp_path))
+    assert other.train()["learners"]["default_policy"]["default_optimizer_learning_rate"] == 0.25

@@ -11,6 +11,7 @@ from gymnasium.envs.classic_control import CartPoleEnv
 
 import runtime
 from runtime import tune
+from runtime.rllib.algorithms._algorithm.evaluation import EvaluationError
 from runtime.rllib.algorithms.algorithm import Algorithm
 from runtime.rllib.algorithms.ppo.ppo import PPO, PPOConfig
 from runtime.rllib.callbacks.callbacks import RLlibCallback
@@ -95,3 +96,19 @@ def test_an_experiment_by_name(session: Any, tmp_path: pathlib.Path) -> None:
     again = PPO.from_checkpoint(grid[0].checkpoint)
     assert (again.training_iteration, again.config.lr) == (2, grid[0].config["lr"])
     again.stop()
+
+
+def test_evaluations_without_results_are_counted(session: Any) -> None:
+    config = small().evaluation(
+        evaluation_interval=1,
+        evaluation_num_env_runners=1,
+        evaluation_sample_timeout_s=0.0,
+        evaluation_error_after_n_consecutive_skips=2,
+    )
+    algo = config.build_algo()
+    try:
+        assert algo.train()["evaluation"]["num_env_steps_sampled_for_evaluation_this_iter"] == 0
+        with pytest.raises(EvaluationError, match="evaluation_sample_timeout_s=0.0"):
+            algo.train()
+    finally:
+        algo.stop()

@@ -438,6 +438,30 @@ def test_each_module_learns_from_its_own_agents() -> None:
     algo.stop()
 
 
+def test_a_module_may_be_added_while_training_goes_on() -> None:
+    config = small(
+        make_multi_agent("CartPole-v1"),
+        replay_buffer_config={"type": "MultiAgentEpisodeReplayBuffer", "capacity": 500},
+    )
+    config.environment(env_config={"num_agents": 2})
+    config.multi_agent(policies={"p0"}, policy_mapping_fn=lambda agent, *args, **kwargs: "p0")
+    algo = config.build_algo()
+    algo.train()
+    spec = RLModuleSpec.from_module(algo.get_module("p0"))
+    algo.add_module(
+        "p1", spec, new_agent_to_module_mapping_fn=lambda agent, *args, **kwargs: f"p{int(agent == 1)}"
+    )
+    before = weights_of(algo, "p1")
+    algo.train()
+    result = algo.train()
+    assert result["learners"]["p1"]["num_module_steps_trained"] > 0
+    assert not np.array_equal(weights_of(algo, "p1"), before)
+    acting = algo.env_runner.module["p1"].get_state()
+    learned = algo.get_weights()["p1"]
+    assert all(np.array_equal(value, learned[name]) for name, value in acting.items())
+    algo.stop()
+
+
 def test_only_discrete_actions_are_possible() -> None:
     with pytest.raises(Exception, match="DQN needs a Discrete action space"):
         small("Pendulum-v1").build_algo()

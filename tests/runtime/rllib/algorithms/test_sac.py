@@ -126,6 +126,24 @@ def test_the_losses_of_discrete_actions_are_those_of_a_plain_loop() -> None:
 
 
 @pytest.mark.parametrize("space", [BOX, DISCRETE])
+def test_padded_steps_do_not_count(space: Any) -> None:
+    made = learner(space)
+    batch = batch_of(6, space)
+    torch.manual_seed(7)
+    _, expected, _ = losses_of(made, {name: column[:4] for name, column in batch.items()})
+    # Other shapes draw other actions, so of Box actions only the size of the losses is checked.
+    batch["loss_mask"] = np.arange(6) < 4
+    batch["rewards"][4:] = 1e6
+    torch.manual_seed(7)
+    total, report, _ = losses_of(made, batch)
+    assert total.isfinite()
+    assert report["qf_loss"] < 1e3
+    if space is DISCRETE:
+        for name in POLICY_PARTS:
+            assert report[name] == pytest.approx(expected[name], rel=1e-4, abs=1e-6)
+
+
+@pytest.mark.parametrize("space", [BOX, DISCRETE])
 def test_each_optimizer_gets_the_gradients_of_its_own_loss(space: Any) -> None:
     made = learner(space)
     batch = batch_of(16, space)

@@ -211,6 +211,7 @@ def test_columns_and_state() -> None:
         "rewards": [0.5, 1.5],
         "action_logp": [0.0, -1.0],
     }
+    assert tested.get_sample_batch()["rewards"].tolist() == [0.5, 1.5]
     again = SingleAgentEpisode.from_state(pickle.loads(pickle.dumps(tested.get_state())))
     assert facts(again) == facts(tested)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from runtime.rllib.algorithms.dqn.torch.losses import weighted_mean
+
 
 def soft_value(q_values: torch.Tensor, logp: torch.Tensor, alpha: torch.Tensor | float) -> torch.Tensor:
     """[B] values of observations: the sampled actions' Q values [B] less alpha times their log-probabilities."""
@@ -21,22 +23,21 @@ def soft_value_discrete(
 
 
 def policy_loss(
-    q_values: torch.Tensor,
-    logp: torch.Tensor,
-    alpha: torch.Tensor | float,
-    weights: torch.Tensor | None = None,
+    q_values: torch.Tensor, logp: torch.Tensor, alpha: torch.Tensor | float, mask: torch.Tensor | None = None
 ) -> torch.Tensor:
     """The mean of `-soft_value`; gradients flow through the actions into Q values and log-probabilities."""
-    loss = alpha * logp - q_values
-    return (loss if weights is None else loss * weights).mean()
+    return weighted_mean(alpha * logp - q_values, mask=mask)
 
 
-def alpha_loss(log_alpha: torch.Tensor, entropy: torch.Tensor, target_entropy: float) -> torch.Tensor:
+def alpha_loss(
+    log_alpha: torch.Tensor, entropy: torch.Tensor, target_entropy: float, mask: torch.Tensor | None = None
+) -> torch.Tensor:
     """The loss whose gradient raises alpha while the entropy is below its target.
 
     Args:
         log_alpha: [1], the parameter.
-        entropy: [B], the policy's entropies or their samples, the negative log-probabilities; no gradient flows here.
+        entropy: [...], the policy's entropies or their samples, the negative log-probabilities; no gradient flows here.
         target_entropy: nats.
+        mask: bool [...], True where entropies count; None: all.
     """
-    return log_alpha.squeeze() * (entropy.detach().mean() - target_entropy)
+    return log_alpha.squeeze() * (weighted_mean(entropy.detach(), mask=mask) - target_entropy)

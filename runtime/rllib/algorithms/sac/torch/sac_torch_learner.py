@@ -107,21 +107,21 @@ class SACTorchLearner(SACLearner, TorchTargetNetworkLearner):
         values = predictions
         if is_discrete:
             values = [take_actions(each, batch[Columns.ACTIONS]) for each in predictions]
-        weights = batch.get("weights")
-        q_losses = [weighted_mean(elementwise_loss(each, target, "huber"), weights) for each in values]
+        weights, mask = batch.get("weights"), batch.get(Columns.LOSS_MASK)
+        q_losses = [weighted_mean(elementwise_loss(each, target, "huber"), weights, mask) for each in values]
         errors = sum((each.detach() - target).abs() for each in values) / len(values)
         if is_discrete:
             smallest = predictions[0].detach()
             if len(predictions) > 1:
                 smallest = torch.minimum(smallest, predictions[1].detach())
             probs, logp = fwd_out[ACTION_PROBS], fwd_out[ACTION_LOG_PROBS]
-            policy_loss = -losses.soft_value_discrete(smallest, probs, logp, alpha).mean()
+            policy_loss = -weighted_mean(losses.soft_value_discrete(smallest, probs, logp, alpha), mask=mask)
             entropy = -(probs * logp).sum(-1)
         else:
             logp = fwd_out[LOGP_RESAMPLED]
-            policy_loss = losses.policy_loss(fwd_out[Q_CURR], logp, alpha)
+            policy_loss = losses.policy_loss(fwd_out[Q_CURR], logp, alpha, mask)
             entropy = -logp
-        alpha_loss = losses.alpha_loss(log_alpha, entropy, self.target_entropy[module_id])
+        alpha_loss = losses.alpha_loss(log_alpha, entropy, self.target_entropy[module_id], mask)
         self.td_errors[module_id] = errors
         self._latest[module_id] = {
             POLICY_LOSS_KEY: policy_loss.detach(),

@@ -8,6 +8,7 @@ import torch
 
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib.algorithms.ppo import PPOConfig
+from runtime.rllib.connectors.learner import AddNextObservationsFromEpisodesToTrainBatch as NextObservations
 from tests.runtime.rllib._core.making import rollout
 from tests.runtime.rllib.core.learner.learning import learner, spec, values_of
 
@@ -168,3 +169,31 @@ def test_without_a_critic_advantages_are_returns() -> None:
     np.testing.assert_allclose(batch["value_targets"].numpy(), returns, rtol=1e-4, atol=1e-5)
     results = values_of(made.update(rollouts={"default_policy": data}))
     assert results["default_policy"]["vf_loss"] == 0
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_connectors_over_episodes_give_the_same_loss(recurrent: bool) -> None:
+    """The default path from columns to batches and the pipeline of connectors are two ways to the same batch."""
+    config = PPOConfig().training(lambda_=0.9, gamma=0.9).debugging(seed=1)
+    small = spec(use_lstm=True, max_seq_len=5, lstm_cell_size=8) if recurrent else spec()
+    columns = learner(config, small)
+    pipeline = learner(
+        config.copy(copy_frozen=False).training(learner_connector=lambda *_: NextObservations()), small
+    )
+    data = rows()
+    if recurrent:
+        initial = columns.module["default_policy"].get_initial_state()
+        data.state_in = repeated_states(initial, len(data.segments))
+        data.columns["state_out"] = repeated_states(initial, data.rows)
+    found = [
+        values_of(made.update(rollouts={"default_policy": data}))["default_policy"]
+        for made in (columns, pipeline)
+    ]
+    for name in ("policy_loss", "vf_loss", "entropy", "mean_kl_loss", "total_loss"):
+        assert found[1][name] == pytest.approx(found[0][name], rel=1e-3, abs=1e-4), name
+
+
+def repeated_states(tree: Any, count: int) -> Any:
+    if isinstance(tree, dict):
+        return {name: repeated_states(each, count) for name, each in tree.items()}
+    return np.repeat(np.asarray(tree)[None], count, axis=0)
