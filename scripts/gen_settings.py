@@ -49,7 +49,6 @@ EXCEPTIONS = {
     "clusterctl/head/server.py::Head._serve": "the environment of jobs",
     "runtime/train/tensorflow/_backend.py::TensorflowBackend.join": "sets what TensorFlow reads",
     "runtime/train/tensorflow/_backend.py::TensorflowBackend.leave": "takes back what TensorFlow reads",
-    "runtime/rllib/core/learner/learner_actor.py::LearnerActor._join": "sets what Gloo reads",
     "runtime/train/torch/_backend.py::TorchBackend.join": "sets what programs of torch read",
     "runtime/train/torch/_backend.py::_show_gpus_to_neighbours": "sets what programs of torch read",
     "runtime/train/torch/_reproducibility.py::enable_reproducibility": "sets what CUDA reads",
