@@ -40,7 +40,7 @@ EXCEPTIONS = {
     "runtime/compat/_common/utils.py::env_bool": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/ray.py::install": "PYTHONPATH of the Pythons that the program starts",
     "runtime/rllib/algorithms/algorithm.py::Algorithm.setup": "sets what the user gives to python_environment()",
-    "runtime/rllib/core/learner/learner_actor.py::LearnerActor._join": "sets what torch.distributed reads",
+    "runtime/rllib/core/learner/learner_actor.py::LearnerActor._join": "sets what Gloo reads",
     "runtime/tune/logger/comet.py::CometLoggerCallback.log_trial_start": "sets what Comet reads",
     "clusterctl/commands/connect.py::connect": "the environment of a command",
     "clusterctl/startup/boot_entry.py::install": "the environment of the head that a reboot starts",
