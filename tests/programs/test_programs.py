@@ -18,6 +18,7 @@ SCRIPTS = pathlib.Path(__file__).parent / "scripts"
 OPTIONAL = (
     "PIL",
     "fastapi",
+    "gymnasium",
     "httpx",
     "optuna",
     "pandas",
@@ -52,4 +53,5 @@ def test_every_program_has_its_output() -> None:
     assert {path.stem for path in SCRIPTS.glob("*.out")} == programs
     assert len(programs) >= 90
     assert sum(name.startswith("data_") for name in programs) >= 20
+    assert sum(name.startswith("rllib_") for name in programs) >= 12
     assert sum(name.startswith("serve_") for name in programs) >= 12

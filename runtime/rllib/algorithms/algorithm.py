@@ -14,6 +14,7 @@ from runtime.rllib._core.types import DEFAULT_MODULE_ID, ModuleID
 from runtime.rllib.algorithms._algorithm import modules, resources
 from runtime.rllib.algorithms._algorithm.evaluation import Evaluation
 from runtime.rllib.algorithms._algorithm.results import ResultFiller
+from runtime.rllib.algorithms._algorithm.threads import threads_of
 from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig, as_config
 from runtime.rllib.callbacks.utils import CallbackCaller
 from runtime.rllib.utils.checkpoints import Checkpointable
@@ -195,6 +196,10 @@ class Algorithm(Checkpointable, Trainable):
             raise RuntimeError(
                 "The algorithm was stopped. Build a new one, or restore it with from_checkpoint()."
             )
+        with threads_of(self.config):
+            return self._step()
+
+    def _step(self) -> dict[str, Any]:
         interval = self.config.evaluation_interval
         due = (
             bool(interval)
@@ -284,7 +289,8 @@ class Algorithm(Checkpointable, Trainable):
         Raises:
             ValueError: the config has no evaluation.
         """
-        return self._evaluation.run()
+        with threads_of(self.config):
+            return self._evaluation.run()
 
     # ---- modules
 

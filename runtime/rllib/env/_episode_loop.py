@@ -191,8 +191,8 @@ class EpisodeLoop:
                 runner.acting.reset(reset)
         started = [] if resetting is None else np.flatnonzero(resetting).tolist()
         for lane in range(count):
+            self._call("on_episode_start" if lane in started else "on_episode_step", lane)
             if not over[lane]:
-                self._call("on_episode_start" if lane in started else "on_episode_step", lane)
                 continue
             self._call("on_episode_end", lane, prev_episode_chunks=self._chunks[lane])
             if wanted is None or len(done) < wanted:

@@ -89,11 +89,12 @@ def views(
             trees.take(observations, with_one_more), 0, observation_space
         )
         episode.actions = InfiniteLookbackBuffer(
-            trees.take(rollout.columns[Columns.ACTIONS], rows), 0, action_space
+            _read_only(trees.take(rollout.columns[Columns.ACTIONS], rows)), 0, action_space
         )
-        episode.rewards = InfiniteLookbackBuffer(rollout.columns[Columns.REWARDS][rows])
+        episode.rewards = InfiniteLookbackBuffer(_read_only(rollout.columns[Columns.REWARDS][rows]))
         episode.extra_model_outputs = {
-            name: InfiniteLookbackBuffer(trees.take(column, rows)) for name, column in outputs.items()
+            name: InfiniteLookbackBuffer(_read_only(trees.take(column, rows)))
+            for name, column in outputs.items()
         }
         if states is not None:
             episode.extra_model_outputs[Columns.STATE_OUT] = InfiniteLookbackBuffer(
@@ -109,6 +110,13 @@ def views(
         episode._start_time = episode._last_step_time = None
         episodes.append(episode)
     return episodes
+
+
+def _read_only(arrays: Any) -> Any:
+    """The views, which `InfiniteLookbackBuffer` copies before it writes."""
+    for view in trees.leaves(arrays):
+        view.flags.writeable = False
+    return arrays
 
 
 def _columns_of(episode: Any, initial_state: Any) -> tuple[dict[str, Any], Any, Any]:

@@ -542,6 +542,10 @@ class SingleAgentEnvRunner(EnvRunner):
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
 
+    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
+        """The module and the connector pipelines."""
+        return [*super().get_checkpointable_components(), *self.pipelines().items()]
+
     def pipelines(self) -> dict[str, Any]:
         """The connector pipelines by component; none if the configuration has only default ones."""
         if self.env_to_module is None:

@@ -13,13 +13,11 @@ import numpy as np
 from runtime.rllib._core import trees
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib.core.columns import Columns
-from runtime.rllib.env._episode_rollouts import to_rollout, views
-from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
+from runtime.rllib.env._episode_rollouts import to_rollout as to_rollout
+from runtime.rllib.env._episode_rollouts import views
+from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer as Buffer
 from runtime.rllib.policy.sample_batch import SampleBatch
 
-__all__ = ["SingleAgentEpisode", "to_rollout"]
-
-Buffer = InfiniteLookbackBuffer
 Indices = int | slice | Sequence[int] | None
 
 
@@ -274,8 +272,7 @@ class SingleAgentEpisode:
 
     def get_return(self) -> float:
         """The sum of the rewards of this chunk."""
-        rewards = self.rewards.get()
-        return float(np.sum(rewards)) if len(rewards) else 0.0
+        return float(np.sum(self.rewards.get()))
 
     def get_duration_s(self) -> float:
         """Seconds from the reset to the last step; 0 if there was no step, or the times are unknown."""
@@ -598,7 +595,8 @@ class SingleAgentEpisode:
         module_id: str | None = None,
     ) -> list[SingleAgentEpisode]:
         """An episode for each segment, in their order. Their arrays are views: of the rollout's, and, for
-        observations, of one copy that has each segment's final one behind its rows."""
+        observations, of one copy that has each segment's final one behind its rows. An episode that is written to
+        copies its views first, so that the rollout stays as it is."""
         return views(
             cls, rollout, observation_space=observation_space, action_space=action_space, module_id=module_id
         )

@@ -221,6 +221,7 @@ class OfflineData:
         if batch_size is not None:
             yield from self.data.iter_batches(**{**options, "batch_size": batch_size})
             return
+        options = {name: value for name, value in options.items() if not name.startswith("local_shuffle")}
         blocks = list(self.data.iter_batches(**{**options, "batch_size": None}))
         if blocks:
             names = [name for name in blocks[0] if all(name in block for block in blocks)]

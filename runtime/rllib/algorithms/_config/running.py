@@ -71,10 +71,11 @@ class RunningSettings(Settings):
         custom_resources_for_main_process: dict[str, float] = NotProvided,
         placement_strategy: str = NotProvided,
     ) -> Self:
-        """What the algorithm's own process needs under `runtime.tune`.
+        """What the algorithm's own process needs.
 
         Args:
-            num_cpus_for_main_process: CPUs.
+            num_cpus_for_main_process: CPUs. Torch uses as many threads there during `train()`, unless OMP_NUM_THREADS
+                is set.
             custom_resources_for_main_process: other resources.
             placement_strategy: of the placement group of all actors: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
         """

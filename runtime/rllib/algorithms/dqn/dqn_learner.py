@@ -51,7 +51,7 @@ class DQNLearner(Learner):
     """
 
     def build(self) -> None:
-        """Builds the module, its target networks and its optimizers."""
+        """Builds the module, its target networks, its optimizers and, if the config has one, the learner connector."""
         self.td_errors: dict[ModuleID, Any] = {}
         self.last_update_ts_by_mid: dict[ModuleID, int] = {}
         self._target_pairs: dict[ModuleID, tuple[list[Any], list[Any]]] = {}
@@ -61,6 +61,15 @@ class DQNLearner(Learner):
         ] = {}  # of the last `update_once`, and the steps of all: not logged yet
         self._steps: dict[ModuleID, list[int]] = {}
         super().build()
+        if self._learner_connector is not None and self.config.add_default_connectors_to_learner_pipeline:
+            from ...connectors.learner import (
+                AddNextObservationsFromEpisodesToTrainBatch,
+                AddObservationsFromEpisodesToBatch,
+            )
+
+            self._learner_connector.insert_after(
+                AddObservationsFromEpisodesToBatch, AddNextObservationsFromEpisodesToTrainBatch()
+            )
 
     def _make_module(self) -> Any:
         module = super()._make_module()

@@ -27,7 +27,11 @@ class MARWILConfig(AlgorithmConfig):
     of the final observation where an episode was cut.
     """
 
-    offline_columns: tuple[str, ...] = (Columns.OBS, Columns.ACTIONS, Columns.REWARDS)  # that the data must have
+    offline_columns: tuple[str, ...] = (
+        Columns.OBS,
+        Columns.ACTIONS,
+        Columns.REWARDS,
+    )  # that the data must have
     trains_on_segments = True  # of episodes, not on single rows
     _largest_beta = 1.0
     updates_batch_by_batch = False  # one update call takes several train batches

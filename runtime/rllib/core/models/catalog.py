@@ -81,6 +81,12 @@ class Catalog:
         tokenizer = cls.get_tokenizer_config(observation_space, settings)
         if not settings["use_lstm"]:
             return tokenizer
+        if settings["lstm_use_prev_action"] or settings["lstm_use_prev_reward"]:
+            raise ValueError(
+                "Default modules take actions and rewards of earlier steps as parts of observations only: leave "
+                "lstm_use_prev_action and lstm_use_prev_reward False, and add the connectors PrevActionsPrevRewards "
+                "and FlattenObservations from rllib.connectors.env_to_module"
+            )
         return RecurrentEncoderConfig(
             input_dims=observation_space.shape,
             recurrent_layer_type="lstm",

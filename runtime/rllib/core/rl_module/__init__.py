@@ -7,7 +7,7 @@ from typing import Any
 
 _PUBLIC = {
     "default_model_config": ("DefaultModelConfig",),
-    "multi_rl_module": ("MultiRLModule", "MultiRLModuleSpec"),
+    "multi_rl_module": ("MultiRLModule", "MultiRLModuleSpec", "validate_module_id"),
     "rl_module": ("RLModule", "RLModuleSpec"),
 }
 _MODULES = {name: module for module, names in _PUBLIC.items() for name in names}

@@ -34,9 +34,10 @@ class DefaultModelConfig:
         use_lstm: put an LSTM behind the encoder.
         max_seq_len: longest sequence of a training batch, in steps.
         lstm_cell_size: size of the LSTM's state.
-        lstm_use_prev_action: add the action before to the LSTM's inputs; needs a connector that gives it.
-        lstm_use_prev_reward: add the reward before to the LSTM's inputs; needs a connector that gives it.
-        fusionnet_hiddens: sizes of the layers that join several inputs.
+        lstm_use_prev_action: must be False: a connector adds earlier actions and rewards to observations.
+        lstm_use_prev_reward: must be False, likewise.
+        fusionnet_hiddens: sizes of layers that join several inputs, for catalogs of the user's; likewise the other
+            `fusionnet_...`.
     """
 
     fcnet_hiddens: list[int] = dataclasses.field(default_factory=lambda: [256, 256])

@@ -38,7 +38,7 @@ class Game:
         self, obs: dict[str, float], rewards: dict[str, float], ends: Any = None, cuts: Any = None
     ) -> bool:
         self.act()
-        flags = [{agent: True for agent in given or ()} for given in (ends, cuts)]
+        flags = [dict.fromkeys(given or (), True) for given in (ends, cuts)]
         return self.episode.step({agent: [value] for agent, value in obs.items()}, rewards, *flags)
 
     def cut(self, *, keep: bool = True) -> Rollout | None:
@@ -249,7 +249,7 @@ def test_every_agents_rewards_sum_to_what_the_environment_gave(
             given_sum[agent] += reward
             if agent in delivered:
                 late[agent] += reward
-        obs = {agent: 1.0 for agent in sorted(step["obs"] - ended)}
+        obs = dict.fromkeys(sorted(step["obs"] - ended), 1.0)
         over = game.step(obs, step["rewards"], ends=step["ends"] if luck == 0 else ())
         if step["cut"]:
             take(game.cut())

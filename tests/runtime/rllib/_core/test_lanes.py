@@ -25,7 +25,9 @@ class World:
         self.clock = 0.0
 
     def observations(self) -> np.ndarray:
-        return np.array([(lane, self.episode[lane], self.t[lane]) for lane in range(len(self.lengths))], np.float32)
+        return np.array(
+            [(lane, self.episode[lane], self.t[lane]) for lane in range(len(self.lengths))], np.float32
+        )
 
     def step(self) -> None:
         count = len(self.lengths)
@@ -74,7 +76,9 @@ def check(rollout: Rollout, lengths: Sequence[Sequence[int]]) -> None:
         assert first == segments.t_started[number]
         expected = [(lane, episode, first + i) for i in range(steps)]
         assert rows.tolist() == [list(row) for row in expected]
-        assert rollout.columns["rewards"][start : start + steps].tolist() == [first + 1 + i for i in range(steps)]
+        assert rollout.columns["rewards"][start : start + steps].tolist() == [
+            first + 1 + i for i in range(steps)
+        ]
         assert rollout.columns["actions"][start : start + steps].tolist() == [lane] * steps
         assert rollout.final_obs[number].tolist() == [lane, episode, first + steps]
         is_over = first + steps == lengths[lane][episode % len(lengths[lane])]
@@ -84,7 +88,9 @@ def check(rollout: Rollout, lengths: Sequence[Sequence[int]]) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(lengths_of_lanes, st.lists(st.integers(1, 25), min_size=1, max_size=4), st.booleans())
-def test_segments_are_stretches_of_episodes(lengths: list[list[int]], rows: list[int], next_step: bool) -> None:
+def test_segments_are_stretches_of_episodes(
+    lengths: list[list[int]], rows: list[int], next_step: bool
+) -> None:
     world = World(lengths, next_step)
     seen: dict[str, float] = {}
     for wanted in rows:
@@ -171,7 +177,11 @@ def test_the_state_before_a_segment_is_that_of_the_last_cut_or_the_initial_one()
         over = t == 1
         state = state + 1
         lanes.add(
-            {"actions": np.zeros(1), "rewards": np.zeros(1, np.float32), "state_out": {"h": np.full((1, 1), state)}},
+            {
+                "actions": np.zeros(1),
+                "rewards": np.zeros(1, np.float32),
+                "state_out": {"h": np.full((1, 1), state)},
+            },
             np.zeros((1, 1)),
             np.array([over]),
             np.array([False]),

@@ -29,9 +29,11 @@ def test_an_epoch_of_rows_has_each_row_once_with_what_came_after_it():
     rollout = make([3, 1, 5])
     sampler = RowSampler(rollout, np.random.default_rng(1))
     parts = [sampler.rows(4), sampler.rows(4), sampler.rows(4)]
-    assert [len(part["actions"]) for part in parts] == [4, 4, 1] and sampler.rows_left == 0
+    assert [len(part["actions"]) for part in parts] == [4, 4, 1]
+    assert sampler.rows_left == 0
     drawn = np.concatenate([part["actions"] for part in parts])
-    assert sorted(drawn) == list(range(9)) and drawn.tolist() != list(range(9))
+    assert sorted(drawn) == list(range(9))
+    assert drawn.tolist() != list(range(9))
     for part in parts:
         index = part["actions"]
         np.testing.assert_array_equal(part["new_obs"], rollout.next_obs()[index])

@@ -45,7 +45,8 @@ def equal(a: Rollout, b: Rollout):
 def test_episodes_are_found_by_their_ends_and_by_their_ids(ids):
     rollout = rollout_from_table(table([3, 1, 4], ids=ids))
     assert rollout.segments.lengths.tolist() == [3, 1, 4]
-    assert rollout.segments.terminated.all() and not rollout.segments.truncated.any()
+    assert rollout.segments.terminated.all()
+    assert not rollout.segments.truncated.any()
     assert rollout.final_obs.tolist() == [[3.0], [101.0], [204.0]]
     if ids:
         assert rollout.segments.episode_ids == ["episode0", "episode1", "episode2"]
@@ -82,7 +83,8 @@ def test_without_next_observations_a_cut_segment_gives_its_last_row_as_final_obs
     data["terminateds"] = data.pop("truncateds")
     assert rollout_from_table(data).segments.lengths.tolist() == [3, 1, 2]
     zeros = rollout_from_table(data, ignore_final_observation=True)
-    assert zeros.rows == 6 and not zeros.final_obs.any()
+    assert zeros.rows == 6
+    assert not zeros.final_obs.any()
 
 
 def test_the_schema_maps_foreign_names_and_other_numeric_columns_are_outputs():

@@ -70,7 +70,7 @@ def offline(kind, path, **data):
         .environment("CartPole-v1")
         .training(lr=3e-3, train_batch_size_per_learner=256)
         .rl_module(model_config={"fcnet_hiddens": [32]})
-        .offline_data(input_=str(path), dataset_num_iters_per_learner=100, **data)
+        .offline_data(input_=str(path), dataset_num_iters_per_learner=200, **data)
         .evaluation(evaluation_interval=2, evaluation_duration=10)
         .evaluation(offline_evaluation_interval=2, offline_eval_batch_size_per_runner=2048)
         .debugging(seed=0)
@@ -87,9 +87,12 @@ def test_a_policy_learns_to_balance_from_files(kind, recorded):
     result = algo.train()
     algo.stop()
     learned, evaluated = result["learners"]["default_policy"], result["evaluation"]
-    assert learned["policy_loss"] < first["learners"]["default_policy"]["policy_loss"]
+    if kind is BCConfig:
+        assert learned["policy_loss"] < 0.6  # chance has log(2)
+    else:
+        assert learned["vf_loss"] < first["learners"]["default_policy"]["vf_loss"]
     assert evaluated["env_runners"]["episode_return_mean"] > 150
-    assert result["num_env_steps_sampled_lifetime"] == 2 * 100 * 256
+    assert result["num_env_steps_sampled_lifetime"] == 2 * 200 * 256
     loss = evaluated["offline_eval_runners"]["default_policy"]["total_eval_loss"]
     assert 0 < loss < 1.2 * first["learners"]["default_policy"]["total_loss"]
 

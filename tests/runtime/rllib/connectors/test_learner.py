@@ -245,3 +245,12 @@ def test_chunks_of_one_agents_episode_are_kept_apart():
     ):
         run(piece, chunks, batch=batch)
     assert list(batch["obs"]) == list(batch["loss_mask"]) == [("m_0", "A", "p"), ("m_1", "A", "p")]
+
+
+def test_rewards_can_be_changed_without_changing_the_rollout():
+    rollout = to_rollout([episode("x", 2)])
+    (view,) = SingleAgentEpisode.views_of(rollout)
+    view.set_rewards(new_data=5.0, at_indices=0)
+    batch = batched([AddColumnsFromEpisodesToTrainBatch()], [view])
+    assert batch["rewards"].tolist() == [5, 1]
+    assert rollout.columns["rewards"].tolist() == [1, 1]

@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 from gymnasium.vector import AutoresetMode
 
 from runtime.rllib._core.rollout import Rollout
+from runtime.rllib.algorithms.ppo import PPOConfig
 from runtime.rllib.connectors.connector_v2 import ConnectorV2
 from runtime.rllib.connectors.env_to_module import FlattenObservations, MeanStdFilter
 from runtime.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
@@ -139,3 +140,26 @@ def test_states_of_filters_are_set_and_kept() -> None:
         == 2
         * next(iter(one.get_state()["env_to_module_connector"].values()))[None]["running_stats"][0]["count"]
     )
+
+
+def test_checkpoints_have_the_module_and_the_connectors(tmp_path: Any) -> None:
+    def made() -> SingleAgentEnvRunner:
+        config = (
+            PPOConfig()
+            .environment("CartPole-v1")
+            .env_runners(num_envs_per_env_runner=2, env_to_module_connector=lambda *a, **k: MeanStdFilter())
+        )
+        return SingleAgentEnvRunner(config=config)
+
+    one, other = made(), made()
+    one.collect(env_steps=20)
+    one.save_to_path(tmp_path)
+    other.restore_from_path(tmp_path)
+    for name, weights in one.module.get_state().items():
+        assert np.array_equal(weights, other.module.get_state()[name])
+    stats, others = (
+        next(iter(each.get_state()["env_to_module_connector"].values()))[None]["running_stats"][0]
+        for each in (one, other)
+    )
+    assert stats["count"] == others["count"] > 20
+    assert np.array_equal(stats["mean"], others["mean"])

@@ -34,7 +34,8 @@ def test_columns_of_different_lengths_are_refused():
 
 def test_batches_are_joined_by_module():
     joined = concat_samples([batch(), SampleBatch(), batch(3)])
-    assert isinstance(joined, SampleBatch) and joined.count == 9
+    assert isinstance(joined, SampleBatch)
+    assert joined.count == 9
     both = concat_samples_into_ma_batch([batch().as_multi_agent("a"), batch(3).as_multi_agent("b"), batch(4)])
     assert isinstance(both, MultiAgentBatch)
     assert {name: part.count for name, part in both.items()} == {"a": 6, "b": 3, "default_policy": 4}

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ...._core.rollout import Rollout
 from ...._core.types import DEFAULT_MODULE_ID
 from ....algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from ....algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
@@ -19,6 +18,7 @@ from ....connectors.learner import (
     NumpyToTensor,
 )
 from ....core.columns import Columns
+from ....core.learner.experience import rollouts_of
 from ....core.learner.torch.batches import VALUE_ROWS, tensors
 from ....core.learner.torch.torch_learner import TorchLearner
 from ....core.learner.training_data import TrainingData, columns_by_module
@@ -51,27 +51,26 @@ class CuriosityLearner(TorchLearner):
         """The batch, with rewards of curiosity and a part for the curiosity model."""
         if self._learner_connector is not None and data.batch is None:
             return super().batch_from_data(data)
-        if data.rollouts is not None and DEFAULT_MODULE_ID in data.rollouts:
-            rollout = data.rollouts[DEFAULT_MODULE_ID]
-            columns = {**rollout.columns, Columns.NEXT_OBS: rollout.next_obs()}
-            curious, rewards = self._curious(columns)
-            mixed: dict[str, Rollout] = {
-                **data.rollouts,
-                DEFAULT_MODULE_ID: dataclasses.replace(
-                    rollout, columns={**rollout.columns, Columns.REWARDS: rewards}
-                ),
-            }
-            batch = super().batch_from_data(TrainingData(rollouts=mixed))
-        elif data.batch is not None:
-            parts = columns_by_module(data.batch)
-            columns = parts[DEFAULT_MODULE_ID]
-            curious, rewards = self._curious(columns)
-            parts = {**parts, DEFAULT_MODULE_ID: {**columns, Columns.REWARDS: rewards}}
-            batch = super().batch_from_data(TrainingData(batch=parts))
-        else:
-            raise ValueError("Curiosity needs rollouts or batches; episodes need a learner connector")
-        batch[ICM_MODULE_ID] = curious
-        return batch
+        if data.batch is not None:
+            return super().batch_from_data(
+                TrainingData(batch=self.with_curiosity(columns_by_module(data.batch)))
+            )
+        rollouts = rollouts_of(data.episodes or []) if data.rollouts is None else data.rollouts
+        if DEFAULT_MODULE_ID not in rollouts:
+            raise ValueError(
+                f"Curiosity needs experience of module {DEFAULT_MODULE_ID!r}, not of {sorted(rollouts)}"
+            )
+        rollout = rollouts[DEFAULT_MODULE_ID]
+        curious, rewards = self._curious({**rollout.columns, Columns.NEXT_OBS: rollout.next_obs()})
+        mixed = dataclasses.replace(rollout, columns={**rollout.columns, Columns.REWARDS: rewards})
+        batch = super().batch_from_data(TrainingData(rollouts={**rollouts, DEFAULT_MODULE_ID: mixed}))
+        return {**batch, ICM_MODULE_ID: curious}
+
+    def with_curiosity(self, batch: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        """A batch (module id -> columns) with rewards of curiosity and a part for the curiosity model."""
+        columns = batch[DEFAULT_MODULE_ID]
+        curious, rewards = self._curious(columns)
+        return {**batch, DEFAULT_MODULE_ID: {**columns, Columns.REWARDS: rewards}, ICM_MODULE_ID: curious}
 
     def _curious(self, columns: dict[str, Any]) -> tuple[dict[str, Any], np.ndarray]:
         """The curiosity model's batch, and rewards [rows] with its share."""
@@ -87,6 +86,10 @@ class PPOTorchLearnerWithCuriosity(CuriosityLearner, PPOTorchLearner):
 
 class DQNTorchLearnerWithCuriosity(CuriosityLearner, DQNTorchLearner):
     """DQN's learner with curiosity."""
+
+    def update_once(self, batch: Any, timesteps: dict[str, Any]) -> None:
+        """One gradient step on a replayed batch, of the curiosity model, too."""
+        super().update_once(self.with_curiosity(batch), timesteps)
 
 
 def intrinsic_rewards(module: Any, batch: dict[str, Any]) -> Any:

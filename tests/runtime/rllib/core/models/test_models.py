@@ -104,6 +104,11 @@ def test_unknown_names_are_errors() -> None:
         catalog(Box(-1, 1, (3,))).build_encoder("tf2")
 
 
+def test_earlier_actions_and_rewards_come_from_a_connector() -> None:
+    with pytest.raises(ValueError, match="PrevActionsPrevRewards"):
+        catalog(Box(-1, 1, (3,)), use_lstm=True, lstm_use_prev_action=True)
+
+
 def test_other_settings_are_kept_for_custom_networks() -> None:
     assert complete_model_config({"my_own": 3})["my_own"] == 3
     assert complete_model_config(DefaultModelConfig(use_lstm=True))["use_lstm"] is True

@@ -61,3 +61,21 @@ def test_an_environment() -> None:
 def test_specs_without_a_space() -> None:
     with pytest.raises(ValueError, match="no gymnasium space"):
         space_of(dm_env.specs.StringArray(()))
+
+
+def test_a_task_of_the_control_suite() -> None:
+    pytest.importorskip("dm_control")
+    from runtime.rllib.env.wrappers.dm_control_wrapper import ActionClip, DMCEnv
+
+    env = ActionClip(DMCEnv("cartpole", "balance", frame_skip=4))
+    first, _ = env.reset(seed=3)
+    again, _ = env.reset(seed=3)
+    np.testing.assert_array_equal(first, again)
+    for step in range(250):
+        obs, reward, terminated, truncated, info = env.step(np.array([3.0]))
+        assert obs in env.observation_space
+        assert 0 <= reward <= 4
+        assert not terminated
+        assert truncated == (step == 249), "1,000 steps of the simulation"
+    assert info["discount"] == 1.0
+    env.close()

@@ -13,8 +13,10 @@ from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig
 from runtime.rllib.algorithms.dqn import DQNConfig
 from runtime.rllib.algorithms.ppo import PPOConfig
 from runtime.rllib.core.columns import Columns
+from runtime.rllib.core.learner.training_data import TrainingData
 from runtime.rllib.core.rl_module.multi_rl_module import MultiRLModuleSpec
 from runtime.rllib.core.rl_module.rl_module import RLModuleSpec
+from runtime.rllib.env.single_agent_episode import SingleAgentEpisode
 from runtime.rllib.examples.learners.classes.intrinsic_curiosity_learners import (
     ICM_MODULE_ID,
     DQNTorchLearnerWithCuriosity,
@@ -41,11 +43,11 @@ def experience(rows: int = 40, seed: int = 0) -> dict[str, Any]:
     return {Columns.OBS: obs, Columns.NEXT_OBS: following, Columns.ACTIONS: actions}
 
 
-def learner(config: AlgorithmConfig, learner_class: type, with_model: bool = True) -> Any:
+def curious(config: AlgorithmConfig, learner_class: type, with_model: bool = True) -> AlgorithmConfig:
     specs = {"default_policy": RLModuleSpec()}
     if with_model:
         specs[ICM_MODULE_ID] = RLModuleSpec(IntrinsicCuriosityModel, learner_only=True, model_config=SMALL)
-    config = (
+    return (
         config.training(
             learner_class=learner_class,
             learner_config_dict={"intrinsic_reward_coeff": 0.5},
@@ -57,6 +59,10 @@ def learner(config: AlgorithmConfig, learner_class: type, with_model: bool = Tru
         )
         .debugging(seed=1)
     )
+
+
+def learner(config: AlgorithmConfig, learner_class: type, with_model: bool = True) -> Any:
+    config = curious(config, learner_class, with_model)
     spec = config.get_multi_rl_module_spec(
         spaces={"default_policy": (OBS, ACTIONS), ICM_MODULE_ID: (OBS, ACTIONS)}, inference_only=False
     )
@@ -126,11 +132,11 @@ def test_ppos_rewards_have_the_share_of_curiosity_and_both_modules_learn() -> No
     expected = intrinsic_rewards(
         made.module[ICM_MODULE_ID], {name: torch.as_tensor(value) for name, value in experience().items()}
     )
-    from runtime.rllib.core.learner.training_data import TrainingData
-
     batch = made.batch_from_data(TrainingData(rollouts={"default_policy": rollout}))
     torch.testing.assert_close(batch["default_policy"][Columns.VALUE_TARGETS], 0.5 * expected)
     assert not rollout.columns[Columns.REWARDS].any()  # the experience itself is as it was
+    of_episodes = made.batch_from_data(TrainingData(episodes=SingleAgentEpisode.views_of(rollout)))
+    torch.testing.assert_close(of_episodes["default_policy"][Columns.VALUE_TARGETS], 0.5 * expected)
 
     before = made.module.get_state()
     made.update(rollouts={"default_policy": rollout}, num_epochs=2, minibatch_size=10)
@@ -142,11 +148,28 @@ def test_ppos_rewards_have_the_share_of_curiosity_and_both_modules_learn() -> No
 def test_dqns_batches_have_the_share_of_curiosity() -> None:
     made = learner(DQNConfig(), DQNTorchLearnerWithCuriosity)
     batch = {**experience(), Columns.REWARDS: np.ones(40, np.float32)}
-    from runtime.rllib.core.learner.training_data import TrainingData
-
     mixed = made.batch_from_data(TrainingData(batch={"default_policy": batch}))
     assert (mixed["default_policy"][Columns.REWARDS] > 1).all()
     assert set(mixed[ICM_MODULE_ID]) == {Columns.OBS, Columns.NEXT_OBS, Columns.ACTIONS}
+
+
+def test_the_curiosity_model_learns_beside_dqn() -> None:
+    algo = (
+        curious(DQNConfig(), DQNTorchLearnerWithCuriosity)
+        .environment("CartPole-v1")
+        .env_runners(num_env_runners=0)
+        .training(num_steps_sampled_before_learning_starts=40)
+        .reporting(min_sample_timesteps_per_iteration=60)
+        .build_algo()
+    )
+    try:
+        before = algo.learner_group.get_weights()[ICM_MODULE_ID]
+        losses = algo.train()["learners"][ICM_MODULE_ID]
+        after = algo.learner_group.get_weights()[ICM_MODULE_ID]
+    finally:
+        algo.stop()
+    assert {"forward_loss", "inverse_loss"} <= losses.keys()
+    assert all((before[name] != after[name]).any() for name in before)
 
 
 def test_a_learner_without_the_model_says_how_to_add_it() -> None:

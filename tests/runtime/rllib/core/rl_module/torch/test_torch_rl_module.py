@@ -21,6 +21,7 @@ from runtime.rllib.core.rl_module.apis import ValueFunctionAPI
 from runtime.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from runtime.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from runtime.rllib.core.rl_module.torch import TorchRLModule
+from runtime.rllib.core.rl_module.torch.torch_compile_config import TorchCompileConfig
 from runtime.rllib.examples.rl_modules.classes.action_masking_rlm import ActionMaskingTorchRLModule
 
 Box, Discrete = gym.spaces.Box, gym.spaces.Discrete
@@ -258,3 +259,14 @@ def test_masked_actions_are_never_taken(tmp_path: pathlib.Path) -> None:
         ActionMaskingTorchRLModule(observation_space=Box(-1, 1, (4,)), action_space=Discrete(3))
     with pytest.raises(ValueError, match="action_mask"):
         module.forward_inference({Columns.OBS: torch.rand(2, 4)})
+
+
+def test_compiled_modules_give_the_same() -> None:
+    module = Custom(model_config={"hidden_dim": 3}, **CARTPOLE)
+    batch = {Columns.OBS: torch.rand(3, 4)}
+    expected = module.forward_train(batch)[Columns.ACTION_DIST_INPUTS]
+    names = set(module.state_dict())
+    module.compile(TorchCompileConfig(torch_dynamo_backend="eager"))
+    torch.testing.assert_close(module.forward_train(batch)[Columns.ACTION_DIST_INPUTS], expected)
+    torch.testing.assert_close(module.forward_inference(batch)[Columns.ACTION_DIST_INPUTS], expected.detach())
+    assert set(module.state_dict()) == names
