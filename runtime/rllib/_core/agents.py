@@ -311,6 +311,8 @@ class AgentEpisode:
     def _end(self, lane: Lane, terminated: bool, truncated: bool) -> None:
         lane.ended = True
         lane.waiting = False
+        # The environment may write its next observations into the same arrays.
+        lane.obs = trees.tree_map(np.array, lane.obs)
         lane.table.close(lane, lane.rows, terminated, truncated)
 
     def returns(self) -> dict[AgentID, float]:

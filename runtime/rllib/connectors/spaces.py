@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -41,55 +42,80 @@ def map_leaves(function: Callable[[Any, Any], Any], space: Any, value: Tree) -> 
 # ------------------------------------------------------------ flattening
 
 
-def flat_size(space: Any) -> int:
-    """The number of elements of `flatten(space, value)`.
+@dataclasses.dataclass(slots=True)
+class _Part:
+    """An innermost space, and where its numbers are in a flattened value."""
 
-    Raises:
-        ValueError: values of such a space have no fixed size.
-    """
-    below = children(space)
-    if below is not None:
-        return sum(flat_size(child) for child in below.values())
-    if isinstance(space, spaces.Discrete):
-        return int(space.n)
-    if isinstance(space, spaces.MultiDiscrete):
-        return int(np.sum(space.nvec))
-    if isinstance(space, spaces.Box | spaces.MultiBinary):
-        return int(np.prod(space.shape))
-    raise ValueError(
-        f"Observations of space {space} cannot be flattened: only Box, Discrete, MultiDiscrete, "
-        "MultiBinary, and Dict and Tuple of these"
-    )
+    path: tuple[Any, ...]
+    space: Any
+    columns: slice
+    offsets: (
+        np.ndarray | None
+    )  # of one-hot vectors: int64 [elements], the column of each element's lowest value
 
 
-def flatten(space: Any, value: Tree, *, batched: bool) -> np.ndarray:
-    """float32 [size], or [N, size] if batched: all numbers of a value, discrete ones as one-hot vectors.
+class Flattener:
+    """Makes a vector of each value of a space: all its numbers, discrete ones as one-hot vectors.
 
     Dicts are flattened in the order of their sorted keys.
+
+    Raises:
+        ValueError: values of the space have no fixed size.
     """
-    value_parts: list[np.ndarray] = []
-    _flatten_into(value_parts, space, value, batched)
-    if len(value_parts) == 1:
-        return value_parts[0]
-    return np.concatenate(value_parts, axis=-1)
+
+    def __init__(self, space: Any) -> None:
+        self.size = 0
+        self._parts: list[_Part] = []
+        self._add((), space)
+        self._numbers_only = len(self._parts) == 1 and self._parts[0].offsets is None
+
+    def _add(self, path: tuple[Any, ...], space: Any) -> None:
+        below = children(space)
+        if below is not None:
+            for key in _sorted(below):
+                self._add((*path, key), below[key])
+            return
+        offsets = None
+        if isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
+            sizes = np.ravel(space.n if isinstance(space, spaces.Discrete) else space.nvec).astype(np.int64)
+            offsets = self.size + np.cumsum(sizes) - sizes - np.ravel(space.start)
+            size = int(sizes.sum())
+        elif isinstance(space, spaces.Box | spaces.MultiBinary):
+            size = int(np.prod(space.shape))
+        else:
+            raise ValueError(
+                f"Observations of space {space} cannot be flattened: only Box, Discrete, MultiDiscrete, MultiBinary, "
+                "and Dict and Tuple of these"
+            )
+        self._parts.append(_Part(path, space, slice(self.size, self.size + size), offsets))
+        self.size += size
+
+    def __call__(self, value: Tree, *, batched: bool) -> np.ndarray:
+        """float32 [size] of a value, or [N, size] of a batch of N values."""
+        if self._numbers_only:
+            array = np.asarray(_at(value, self._parts[0].path))
+            return array.reshape(len(array) if batched else 1, self.size).astype(np.float32)[
+                () if batched else 0
+            ]
+        result: np.ndarray | None = None
+        for part in self._parts:
+            array = np.asarray(_at(value, part.path))
+            rows = array.reshape(len(array) if batched else 1, -1)
+            if result is None:
+                result = np.zeros((len(rows), self.size), np.float32)
+            if part.offsets is None:
+                result[:, part.columns] = rows
+            else:
+                np.put_along_axis(result, rows + part.offsets, 1.0, axis=1)
+        if result is None:  # a space without parts
+            result = np.zeros((1, 0), np.float32)
+        return result if batched else result[0]
 
 
-def _flatten_into(parts: list[np.ndarray], space: Any, value: Tree, batched: bool) -> None:
-    below = children(space)
-    if below is not None:
-        for key in _sorted(below):
-            _flatten_into(parts, below[key], value[key], batched)
-        return
-    array = np.asarray(value)
-    if isinstance(space, spaces.Discrete):
-        parts.append(one_hot(array - space.start, int(space.n)))
-    elif isinstance(space, spaces.MultiDiscrete):
-        shifted = array - space.start
-        rows = shifted.reshape(len(shifted), -1) if batched else shifted.reshape(-1)
-        parts.extend(one_hot(rows[..., place], int(n)) for place, n in enumerate(np.ravel(space.nvec)))
-    else:
-        flat = array.reshape(len(array), -1) if batched else array.reshape(-1)
-        parts.append(flat.astype(np.float32, copy=False))
+def _at(value: Tree, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        value = value[key]
+    return value
 
 
 def _sorted(keys: Any) -> list[Any]:
@@ -97,11 +123,3 @@ def _sorted(keys: Any) -> list[Any]:
         return sorted(keys)
     except TypeError:  # keys of several types
         return list(keys)
-
-
-def one_hot(values: Any, size: int) -> np.ndarray:
-    """float32 [..., size] of integers [...] from 0 below `size`."""
-    rows = np.asarray(values, dtype=np.int64)
-    result = np.zeros((*rows.shape, size), np.float32)
-    np.put_along_axis(result, rows[..., None], 1.0, axis=-1)
-    return result

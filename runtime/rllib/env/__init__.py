@@ -8,7 +8,7 @@ from typing import Any
 INPUT_ENV_SPACES = "__env__"
 INPUT_ENV_SINGLE_SPACES = "__env_single__"
 
-_PUBLIC = {
+_MODULES = {
     "EnvContext": "env_context",
     "GroupAgentsWrapper": "wrappers.group_agents_wrapper",
     "MultiAgentEnv": "multi_agent_env",
@@ -16,10 +16,16 @@ _PUBLIC = {
     "PettingZooEnv": "wrappers.pettingzoo_env",
 }
 
-__all__ = ["INPUT_ENV_SINGLE_SPACES", "INPUT_ENV_SPACES", *_PUBLIC]
+__all__ = ["INPUT_ENV_SINGLE_SPACES", "INPUT_ENV_SPACES", *sorted(_MODULES)]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _PUBLIC:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_PUBLIC[name]}"), name)
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

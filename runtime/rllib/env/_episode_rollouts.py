@@ -88,9 +88,8 @@ def views(
         episode.observations = InfiniteLookbackBuffer(
             trees.take(observations, with_one_more), 0, observation_space
         )
-        episode.actions = InfiniteLookbackBuffer(
-            _read_only(trees.take(rollout.columns[Columns.ACTIONS], rows)), 0, action_space
-        )
+        actions = _read_only(trees.take(rollout.columns[Columns.ACTIONS], rows))
+        episode.actions = InfiniteLookbackBuffer(actions, 0, action_space)
         episode.rewards = InfiniteLookbackBuffer(_read_only(rollout.columns[Columns.REWARDS][rows]))
         episode.extra_model_outputs = {
             name: InfiniteLookbackBuffer(_read_only(trees.take(column, rows)))
@@ -110,13 +109,6 @@ def views(
         episode._start_time = episode._last_step_time = None
         episodes.append(episode)
     return episodes
-
-
-def _read_only(arrays: Any) -> Any:
-    """The views, which `InfiniteLookbackBuffer` copies before it writes."""
-    for view in trees.leaves(arrays):
-        view.flags.writeable = False
-    return arrays
 
 
 def _columns_of(episode: Any, initial_state: Any) -> tuple[dict[str, Any], Any, Any]:
@@ -156,3 +148,10 @@ def with_extra_row(rows: Any, extra: Any, at: np.ndarray, *, before: bool) -> An
         return result
 
     return trees.tree_map(joined, rows, extra)
+
+
+def _read_only(view: Any) -> Any:
+    """Views, which `InfiniteLookbackBuffer` copies before it writes."""
+    for leaf in trees.leaves(view):
+        leaf.flags.writeable = False
+    return view

@@ -104,7 +104,7 @@ class MultiAgentEnv(gymnasium.Env[Any, Any]):
         spaces: Mapping[AgentID, gymnasium.Space[Any]] | None,
         common: gymnasium.Space[Any] | None,
     ) -> gymnasium.Space[Any]:
-        if spaces is not None and agent_id in spaces:
+        if spaces is not None and agent_id in spaces.keys():  # noqa: SIM118  # a Dict space's `in` looks for values
             return spaces[agent_id]
         if isinstance(common, gymnasium.spaces.Dict) and agent_id in common.spaces:
             return common[agent_id]

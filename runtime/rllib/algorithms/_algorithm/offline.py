@@ -36,12 +36,13 @@ class OfflineTraining:
     env_runner_group: Any
     eval_env_runner_group: Any
 
+    offline_eval_runner_group: Any = None
+
     def _set_up_parts(self) -> None:
         from runtime.rllib.offline.offline_data import OfflineData
 
         super()._set_up_parts()  # type: ignore[misc]
         config = self.config
-        self._offline_evaluator: Any = None
         data_class = config.offline_data_class or OfflineData
         self.offline_data = data_class(config)
         self.offline_data.module_spec = self._module_spec  # type: ignore[attr-defined]
@@ -50,6 +51,11 @@ class OfflineTraining:
         self._gets_segments = (
             config.trains_on_segments or any(stateful) or config.learner_connector is not None
         )
+
+    def _stop_parts(self) -> None:
+        super()._stop_parts()  # type: ignore[misc]
+        if self.offline_eval_runner_group is not None:
+            self.offline_eval_runner_group.stop()
 
     def _spaces(self) -> tuple[Any, Any]:
         """Of observations and actions of the first module."""
@@ -99,29 +105,27 @@ class OfflineTraining:
         return results
 
     def evaluate_offline(self) -> dict[str, Any]:
-        """Evaluates the modules on offline data now; see `OfflineEvaluationRunner`.
+        """Evaluates the modules on offline data now; see `OfflineEvaluationRunner` and its group.
 
         Returns:
             {"offline_eval_runners": results}.
         """
-        from runtime.rllib.offline.offline_evaluation_runner import OfflineEvaluationRunner
+        from runtime.rllib.offline.offline_evaluation_runner_group import OfflineEvaluationRunnerGroup
 
         metrics = self.metrics
-        if self._offline_evaluator is None:
-            config = offline_evaluation_config(self.config)
-            made = config.offline_eval_runner_class or OfflineEvaluationRunner
-            self._offline_evaluator = made(
-                config=config,
+        if self.offline_eval_runner_group is None:
+            self.offline_eval_runner_group = OfflineEvaluationRunnerGroup(
+                config=offline_evaluation_config(self.config),
                 module_spec=self._module_spec,  # type: ignore[attr-defined]
                 spaces=self._spaces(),
             )
         callbacks: Any = self._callbacks  # type: ignore[attr-defined]
         callbacks.call("on_evaluate_offline_start", algorithm=self, metrics_logger=metrics)
-        self._offline_evaluator.set_state({"rl_module": self.learner_group.get_weights(inference_only=False)})
+        state = {"rl_module": self.learner_group.get_weights(inference_only=False)}
         with metrics.log_time((TIMERS, OFFLINE_EVALUATION_ITERATION_TIMER)):
-            found = self._offline_evaluator.run()
+            found = self.offline_eval_runner_group.evaluate(state)
         key = (EVALUATION_RESULTS, OFFLINE_EVAL_RUNNER_RESULTS)
-        metrics.aggregate([found], key=key)
+        metrics.aggregate(found, key=key)
         results = metrics.peek(key, default={})
         callbacks.call(
             "on_evaluate_offline_end", algorithm=self, metrics_logger=metrics, evaluation_metrics=results

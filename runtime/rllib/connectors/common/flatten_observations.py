@@ -13,8 +13,8 @@ from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.trees import Tree
 from runtime.rllib.core.columns import Columns
 
-from .. import spaces as space_functions
 from ..connector_v2 import Batch, ConnectorV2
+from ..spaces import Flattener
 from ..vector_step import VectorStep
 
 
@@ -46,29 +46,34 @@ class FlattenObservations(ConnectorV2):
         self._agent_ids = agent_ids
         self._as_learner_connector = as_learner_connector
         self._keys_to_remove = frozenset(keys_to_remove or ())
-        self._used: Any = None  # the input space without the removed keys, by agent if there are several
+        # Of the input space without the removed keys, by agent id (None for single agents).
+        self._used: dict[Any, Any] = {}
+        self._flatteners: dict[Any, Flattener] = {}
         super().__init__(input_observation_space, input_action_space, **kwargs)
 
     def recompute_output_observation_space(
         self, input_observation_space: Any, input_action_space: Any
     ) -> Any:
         if not self._multi_agent:
-            self._used = self._without_removed(input_observation_space)
-            return _vectors(self._used)
-        if not isinstance(input_observation_space, spaces.Dict):
+            by_agent = {None: input_observation_space}
+        elif isinstance(input_observation_space, spaces.Dict):
+            by_agent = dict(input_observation_space.spaces)
+        else:
             raise ValueError(
-                f"With multi_agent=True the observation space must be a Dict space of agents, not "
+                "With multi_agent=True the observation space must be a Dict space of agents, not "
                 f"{input_observation_space}"
             )
-        self._used = {
-            agent: self._without_removed(space) for agent, space in input_observation_space.spaces.items()
+        self._used = {agent: self._without_removed(space) for agent, space in by_agent.items()}
+        self._flatteners = {
+            agent: Flattener(space) for agent, space in self._used.items() if self._flattens(agent)
         }
-        return spaces.Dict(
-            {
-                agent: _vectors(space) if self._flattens(agent) else space
-                for agent, space in self._used.items()
-            }
-        )
+        result = {
+            agent: spaces.Box(-np.inf, np.inf, (self._flatteners[agent].size,), np.float32)
+            if agent in self._flatteners
+            else space
+            for agent, space in self._used.items()
+        }
+        return spaces.Dict(result) if self._multi_agent else result[None]
 
     def _without_removed(self, space: Any) -> Any:
         if not self._keys_to_remove:
@@ -80,14 +85,18 @@ class FlattenObservations(ConnectorV2):
         )
 
     def _flattens(self, agent_id: Any) -> bool:
-        return self._agent_ids is None or agent_id in self._agent_ids
+        return not self._multi_agent or self._agent_ids is None or agent_id in self._agent_ids
 
     def _flat(self, value: Tree, agent_id: Any, *, batched: bool) -> Any:
-        if self._multi_agent and not self._flattens(agent_id):
-            return {key: value[key] for key in self._used[agent_id].spaces} if self._keys_to_remove else value
-        return space_functions.flatten(
-            self._used[agent_id] if self._multi_agent else self._used, value, batched=batched
-        )
+        agent_id = agent_id if self._multi_agent else None
+        if agent_id in self._flatteners:
+            return self._flatteners[agent_id](value, batched=batched)
+        if agent_id not in self._used:
+            raise ValueError(
+                f"FlattenObservations has no space for agent {agent_id!r}: its input_observation_space must be that "
+                "of the observations"
+            )
+        return {key: value[key] for key in self._used[agent_id].spaces} if self._keys_to_remove else value
 
     def __call__(
         self,
@@ -123,7 +132,3 @@ class FlattenObservations(ConnectorV2):
         flat = self._flat(rollout.columns[Columns.OBS], None, batched=True)
         final = self._flat(rollout.final_obs, None, batched=True)
         return dataclasses.replace(rollout, columns={**rollout.columns, Columns.OBS: flat}, final_obs=final)
-
-
-def _vectors(space: Any) -> Any:
-    return spaces.Box(-np.inf, np.inf, (space_functions.flat_size(space),), np.float32)

@@ -30,22 +30,15 @@ class RunningStats:
         self.mean = np.zeros(self.shape) + self.mean
         self.squares = np.zeros(self.shape) + self.squares
 
-    def push(self, values: np.ndarray) -> None:
-        """Adds values [N, ...]."""
-        if len(values):
-            values = np.asarray(values, np.float64)
-            mean = values.mean(axis=0)
-            self.add(RunningStats(self.shape, len(values), mean, np.square(values - mean).sum(axis=0)))
-
-    def add(self, other: RunningStats) -> None:
-        """Adds the values of other stats."""
-        count = self.count + other.count
+    def add(self, count: int, mean: np.ndarray, squares: np.ndarray) -> None:
+        """Adds `count` values with this mean and this sum of squared deviations from it."""
         if not count:
             return
-        delta = other.mean - self.mean
-        self.mean = self.mean + delta * (other.count / count)
-        self.squares = self.squares + other.squares + np.square(delta) * (self.count * other.count / count)
-        self.count = count
+        total = self.count + count
+        delta = mean - self.mean
+        self.mean = self.mean + delta * (count / total)
+        self.squares = self.squares + squares + delta * delta * (self.count * count / total)
+        self.count = total
 
     @property
     def std(self) -> np.ndarray:
@@ -162,15 +155,16 @@ class MeanStdFilter(ConnectorV2):
                 return values
             total, recent = next(stats)
             if self._update_stats:
-                total.push(values)
-                recent.push(values)
+                count, mean, squares = _moments(values)
+                total.add(count, mean, squares)
+                recent.add(count, mean, squares)
             result = np.asarray(values, np.float64)
             if self.de_mean_to_zero:
                 result = result - total.mean
             if self.de_std_to_one:
                 result = result / (total.std + 1e-8)
             if self.clip_by_value is not None:
-                result = np.clip(result, -self.clip_by_value, self.clip_by_value)
+                result = np.minimum(np.maximum(result, -self.clip_by_value), self.clip_by_value)
             return result.astype(below.dtype if below.dtype.kind == "f" else np.float32)
 
         return space_functions.map_leaves(leaf, space, observations)
@@ -231,8 +225,16 @@ class MeanStdFilter(ConnectorV2):
                         f"States of MeanStdFilter of different spaces or settings cannot be merged ({agent=})"
                     )
                 for stats, recent in zip(own, below["recent_stats"], strict=True):
-                    stats.add(RunningStats(**recent))
+                    stats.add(recent["count"], recent["mean"], recent["squares"])
         return self.get_state()
+
+
+def _moments(values: Any) -> tuple[int, np.ndarray, np.ndarray]:
+    """Of values [N, ...]: N, their mean and the sum of their squared deviations from it."""
+    values = np.asarray(values, np.float64)
+    mean = np.add.reduce(values, axis=0) / max(len(values), 1)
+    deviations = values - mean
+    return len(values), mean, np.add.reduce(deviations * deviations, axis=0)
 
 
 def _box_shapes(space: Any) -> list[tuple[int, ...]]:

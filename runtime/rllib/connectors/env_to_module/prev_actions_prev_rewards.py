@@ -9,8 +9,8 @@ from gymnasium import spaces
 
 from runtime.rllib._core.trees import Tree
 
-from .. import spaces as space_functions
 from ..connector_v2 import Batch, ConnectorV2
+from ..spaces import Flattener
 from ..vector_step import VectorStep
 
 
@@ -43,6 +43,7 @@ class PrevActionsPrevRewards(ConnectorV2):
         self._multi_agent = multi_agent
         self.n_prev_actions = n_prev_actions
         self.n_prev_rewards = n_prev_rewards
+        self._flatteners: dict[Any, Flattener] = {}  # of actions, by agent id (None for single agents)
         self._actions = np.zeros((0, 0), np.float32)  # [environments of a runner, n_prev_actions * size]
         self._rewards = np.zeros((0, 0), np.float32)  # [environments of a runner, n_prev_rewards]
         super().__init__(input_observation_space, input_action_space, **kwargs)
@@ -51,18 +52,17 @@ class PrevActionsPrevRewards(ConnectorV2):
         self, input_observation_space: Any, input_action_space: Any
     ) -> Any:
         if not self._multi_agent:
-            return self._with_previous(input_observation_space, input_action_space)
+            return self._with_previous(None, input_observation_space, input_action_space)
+        agents = input_observation_space.spaces.items()
         return spaces.Dict(
-            {
-                agent: self._with_previous(space, input_action_space[agent])
-                for agent, space in input_observation_space.spaces.items()
-            }
+            {agent: self._with_previous(agent, space, input_action_space[agent]) for agent, space in agents}
         )
 
-    def _with_previous(self, observation_space: Any, action_space: Any) -> Any:
+    def _with_previous(self, agent_id: Any, observation_space: Any, action_space: Any) -> Any:
         parts = {self.ORIG_OBS_KEY: observation_space}
         if self.n_prev_actions:
-            size = space_functions.flat_size(action_space) * self.n_prev_actions
+            self._flatteners[agent_id] = Flattener(action_space)
+            size = self._flatteners[agent_id].size * self.n_prev_actions
             one_hot = isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete)
             low, high = (0.0, 1.0) if one_hot else (-np.inf, np.inf)
             parts[self.PREV_ACTIONS_KEY] = spaces.Box(low, high, (size,), np.float32)
@@ -84,12 +84,8 @@ class PrevActionsPrevRewards(ConnectorV2):
         for episode in self.single_agent_episode_iterator(episodes):
             new = {self.ORIG_OBS_KEY: episode.get_observations(-1)}
             if self.n_prev_actions:
-                space = (
-                    self.input_action_space[episode.agent_id]
-                    if self._multi_agent
-                    else self.input_action_space
-                )
-                new[self.PREV_ACTIONS_KEY] = self._last_actions(episode, space)
+                flattener = self._flatteners[episode.agent_id if self._multi_agent else None]
+                new[self.PREV_ACTIONS_KEY] = self._last_actions(episode, flattener)
             if self.n_prev_rewards:
                 rewards = episode.get_rewards(slice(-self.n_prev_rewards, None), fill=0.0)
                 new[self.PREV_REWARDS_KEY] = np.asarray(rewards, np.float32)
@@ -97,23 +93,22 @@ class PrevActionsPrevRewards(ConnectorV2):
             episode.observation_space = self.observation_space
         return batch
 
-    def _last_actions(self, episode: Any, space: Any) -> np.ndarray:
-        size = space_functions.flat_size(space)
-        result = np.zeros((self.n_prev_actions, size), np.float32)
+    def _last_actions(self, episode: Any, flattener: Flattener) -> np.ndarray:
+        result = np.zeros((self.n_prev_actions, flattener.size), np.float32)
         known = min(self.n_prev_actions, len(episode) + episode.actions.lookback)
         for place in range(1, known + 1):
-            result[-place] = space_functions.flatten(space, episode.get_actions(-place), batched=False)
+            result[-place] = flattener(episode.get_actions(-place), batched=False)
         return result.reshape(-1)
 
     def on_vector_step(self, step: VectorStep) -> Tree:
         result = {self.ORIG_OBS_KEY: step.observations}
         envs = int(step.envs.max(initial=-1)) + 1
         if self.n_prev_actions:
-            size = space_functions.flat_size(self.input_action_space)
-            self._actions = _grown(self._actions, envs, self.n_prev_actions * size)
-            new = np.zeros((len(step.envs), size), np.float32)
+            flattener = self._flatteners[None]
+            self._actions = _grown(self._actions, envs, self.n_prev_actions * flattener.size)
+            new = np.zeros((len(step.envs), flattener.size), np.float32)
             if step.actions is not None:
-                new = space_functions.flatten(self.input_action_space, step.actions, batched=True)
+                new = flattener(step.actions, batched=True)
             result[self.PREV_ACTIONS_KEY] = _pushed(self._actions, new, step)
         if self.n_prev_rewards:
             self._rewards = _grown(self._rewards, envs, self.n_prev_rewards)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.rollout import Rollout
-from ..._core.types import Config, ModuleID
+from ..._core.types import ALL_MODULES, Config, ModuleID
 from ...utils.checkpoints import Checkpointable
 from ...utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from ...utils.metrics.metrics_logger import MetricsLogger
@@ -382,6 +382,8 @@ class Learner(OptimizerRegistry, Checkpointable):
     def postprocess_gradients(self, gradients_dict: ParamDict) -> ParamDict:
         """Changes gradients before they are applied: clips them, module by module."""
         result: ParamDict = {}
+        for _, optimizer in self.get_optimizers_for_module(ALL_MODULES):  # of no single module: as they are
+            result.update(self.filter_param_dict_for_optimizer(gradients_dict, optimizer))
         for module_id in self.module.keys():  # noqa: SIM118 - not a dict
             own: ParamDict = {}
             for _, optimizer in self.get_optimizers_for_module(module_id):

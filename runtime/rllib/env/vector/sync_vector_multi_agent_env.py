@@ -61,16 +61,19 @@ class SyncVectorMultiAgentEnv:
         return env
 
     @property
+    def possible_agents(self) -> list[Any]:
+        """All agents that may ever take part in one environment: those that it announces, or that have spaces."""
+        return self.first.possible_agents or [*(self.first.observation_spaces or ())]
+
+    @property
     def single_observation_space(self) -> gymnasium.spaces.Dict:
         """Agent id -> its observation space, of all possible agents of one environment."""
-        return gymnasium.spaces.Dict(
-            {a: self.first.get_observation_space(a) for a in self.first.possible_agents}
-        )
+        return gymnasium.spaces.Dict({a: self.first.get_observation_space(a) for a in self.possible_agents})
 
     @property
     def single_action_space(self) -> gymnasium.spaces.Dict:
         """Agent id -> its action space, of all possible agents of one environment."""
-        return gymnasium.spaces.Dict({a: self.first.get_action_space(a) for a in self.first.possible_agents})
+        return gymnasium.spaces.Dict({a: self.first.get_action_space(a) for a in self.possible_agents})
 
     observation_space = single_observation_space
     action_space = single_action_space
@@ -82,11 +85,6 @@ class SyncVectorMultiAgentEnv:
     def get_action_space(self, agent_id: Any) -> gymnasium.Space[Any]:
         """See `MultiAgentEnv.get_action_space`."""
         return self.first.get_action_space(agent_id)
-
-    @property
-    def possible_agents(self) -> list[Any]:
-        """All agents that may ever take part in one environment."""
-        return self.first.possible_agents
 
     def close(self) -> None:
         """Closes all environments."""

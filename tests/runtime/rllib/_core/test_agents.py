@@ -195,6 +195,23 @@ def test_states_of_recurrent_modules() -> None:
     assert rollout.state_in.tolist() == [[3.0], [4.0]], "a's open step moved on with the state before it"
 
 
+def test_an_environment_may_use_its_arrays_again() -> None:
+    table = RowTable("m")
+    seen = np.zeros(1, np.float32)
+    episode = AgentEpisode("e", lambda agent, obs: Lane(agent, agent, table, obs))
+    episode.reset({"a": seen})
+    for number in (1, 2):
+        lane = episode.acting[0]
+        lane.act(table.append({"obs": batch_of([lane.obs])}, 1))
+        seen[0] = number
+        episode.step({"a": seen}, {}, {"a": number == 2}, {})
+    seen[0] = 9
+    rollout = table.cut([*episode.lanes.values()])
+    assert rollout is not None
+    assert rollout.columns["obs"][:, 0].tolist() == [0, 1]
+    assert rollout.final_obs.tolist() == [[2]]
+
+
 def test_batches_are_narrow() -> None:
     assert batch_of([[1.0, 2.0]]).dtype == np.float32
     assert batch_of([3]).dtype == np.int64

@@ -22,7 +22,7 @@ from runtime.rllib.connectors.env_to_module import (
     SingleAgentObservationPreprocessor,
     WriteObservationsToEpisodes,
 )
-from runtime.rllib.connectors.env_to_module.mean_std_filter import RunningStats
+from runtime.rllib.connectors.env_to_module.mean_std_filter import RunningStats, _moments
 from runtime.rllib.connectors.vector_step import VectorStep
 from runtime.rllib.env.multi_agent_episode import MultiAgentEpisode
 from runtime.rllib.env.single_agent_episode import SingleAgentEpisode
@@ -256,9 +256,9 @@ def test_columns_of_frames_are_stacked_per_environment():
 def test_statistics_of_parts_are_those_of_all():
     values = np.random.default_rng(3).normal(5, 3, (50, 2))
     whole, parts = RunningStats((2,)), RunningStats((2,))
-    whole.push(values)
+    whole.add(*_moments(values))
     for part in np.split(values, [1, 7, 7, 30]):
-        parts.push(part)
+        parts.add(*_moments(part))
     assert whole.mean == pytest.approx(values.mean(axis=0))
     assert parts.mean == pytest.approx(values.mean(axis=0))
     assert parts.std == pytest.approx(values.std(axis=0, ddof=1))

@@ -43,6 +43,14 @@ def test_spaces_of_agents() -> None:
         env.get_observation_space("z")
 
 
+def test_spaces_may_be_dict_spaces() -> None:
+    env = Three()
+    env.observation_spaces = gymnasium.spaces.Dict({"a": BOX})  # type: ignore[assignment]
+    assert env.get_observation_space("a") is BOX
+    with pytest.raises(ValueError, match="agent 'b'"):
+        env.get_observation_space("b")
+
+
 def test_one_space_may_be_everyones() -> None:
     class Shared(MultiAgentEnv):
         observation_space = BOX

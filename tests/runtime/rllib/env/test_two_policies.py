@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 from runtime.rllib.algorithms.ppo import PPOConfig
 from runtime.rllib.connectors.env_to_module.mean_std_filter import MeanStdFilter
 from runtime.rllib.core.rl_module.rl_module import RLModule
 from runtime.rllib.env.multi_agent_env import make_multi_agent
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Small tensors are slower with more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 def config_of() -> PPOConfig:

@@ -6,19 +6,19 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+import runtime as ray
 from runtime.data.block import BlockAccessor
 from runtime.rllib._core.rollout import Rollout, Segments
 from runtime.rllib._core.tables import table_from_rollout
 from runtime.rllib.algorithms.bc import BCConfig
 from runtime.rllib.offline.offline_evaluation_runner import OfflineEvaluationRunner
+from runtime.rllib.offline.offline_evaluation_runner_group import OfflineEvaluationRunnerGroup
 
 torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
 
 
 @pytest.fixture(scope="module", autouse=True)
 def session(no_leaks):
-    import runtime as ray
-
     ray.init(num_cpus=2)
     yield
     ray.shutdown()
@@ -111,3 +111,23 @@ def test_what_is_missing_is_named(tmp_path):
         runner(tmp_path, without=["action_logp"], offline_evaluation_type="is").run()
     with pytest.raises(ValueError, match="'eval_loss', 'is' or 'pdis'"):
         runner(tmp_path, offline_evaluation_type="dr")
+
+
+def test_lost_actors_are_replaced(tmp_path):
+    made = runner(tmp_path, num_offline_eval_runners=2)
+    spec = made.config.get_multi_rl_module_spec()
+    group = OfflineEvaluationRunnerGroup(config=made.config, module_spec=spec, spaces=None)
+    loss = -logp_of(made).mean()
+
+    def losses():
+        return [
+            float(each["default_policy"]["total_eval_loss"].peek())
+            for each in group.evaluate(made.get_state())
+        ]
+
+    assert losses() == pytest.approx([loss, loss], rel=1e-5)
+    ray.kill(group._actors[0])
+    assert losses() == pytest.approx([loss], rel=1e-5)
+    assert group.num_healthy_remote_runners == 1
+    assert losses() == pytest.approx([loss, loss], rel=1e-5)
+    group.stop()

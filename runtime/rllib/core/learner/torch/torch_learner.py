@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -209,9 +209,19 @@ class TorchLearner(Learner):
         losses = self.compute_losses(fwd_out=fwd_out, batch=batch)
         gradients = self.compute_gradients(losses)
         if self.distributed:
-            average_over_learners([each for each in gradients.values() if each is not None])
+            self._average(gradients, losses)
         self.apply_gradients(self.postprocess_gradients(gradients))
         return fwd_out, losses, {}
+
+    def _average(self, gradients: ParamDict, module_ids: Iterable[ModuleID]) -> None:
+        """Replaces gradients by their means over the learners, with zeros for parameters without one in this batch:
+        all learners must send the same parameters."""
+        for module_id in module_ids:
+            for _, optimizer in self.get_optimizers_for_module(module_id):
+                for ref in self._optimizer_parameters[optimizer]:
+                    if gradients.get(ref) is None:
+                        gradients[ref] = torch.zeros_like(self._params[ref])
+        average_over_learners([each for each in gradients.values() if each is not None])
 
     def compute_gradients(self, loss_per_module: dict[ModuleID, Any], **kwargs: Any) -> ParamDict:
         """Parameter -> gradient of the sum of the losses; None for parameters that the losses do not depend on."""

@@ -191,6 +191,19 @@ def test_optimizers_of_a_learners_own_share_the_parameters() -> None:
     )
 
 
+def test_one_optimizer_may_have_the_parameters_of_all_modules() -> None:
+    class OneOptimizer(PPOTorchLearner):
+        def configure_optimizers(self) -> None:
+            params = [param for module in self.module.values() for param in module.parameters()]
+            optimizer = torch.optim.SGD(params, lr=0.1)
+            self.register_optimizer(optimizer=optimizer, params=params, lr_or_lr_schedule=0.1)
+
+    made = learner(config().multi_agent(policies={"a", "b"}), specs("a", "b"), OneOptimizer)
+    before = {name: weights(made, name) for name in "ab"}
+    made.update(rollouts={"a": rows(0), "b": rows(1)})
+    assert not any(equal(before[name], weights(made, name)) for name in "ab")
+
+
 def test_a_step_with_gradients_that_are_not_finite_can_be_skipped() -> None:
     class Broken(PPOTorchLearner):
         def compute_loss_for_module(self, **kwargs: Any) -> Any:
