@@ -98,7 +98,7 @@ class OfflineEvaluationRunnerGroup:
 
     def _result(self, index: int, call: Any) -> dict[str, Any] | None:
         try:
-            return runtime.get(call, timeout=self.config.offline_evaluation_timeout_s)  # type: ignore[no-any-return]
+            return runtime.get(call, timeout=self.config.offline_evaluation_timeout_s)
         except GetTimeoutError:
             return None
         except RayActorError as error:
