@@ -61,9 +61,9 @@ class Segments:
 class Rollout:
     """Rows of experience of one module.
 
-    columns: "obs", "actions", "rewards" and what the module gave ("action_logp", "action_dist_inputs", "vf_preds", ...),
-        each a tree of arrays [rows, ...]; observations and actions of nested spaces are trees. Actions are the module's,
-        before clipping or unsquashing for the environment.
+    columns: "obs", "actions", "rewards" and what the module gave ("action_logp", "action_dist_inputs", "vf_preds",
+        ...), each a tree of arrays [rows, ...]; observations and actions of nested spaces are trees. Actions are the
+        module's, before clipping or unsquashing for the environment.
     segments: see `Segments`.
     final_obs: tree of arrays [S, ...], the observation after each segment's last row.
     state_in: tree of arrays [S, ...], a recurrent module's state before each segment's first row; None without state.

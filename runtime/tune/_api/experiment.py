@@ -96,7 +96,8 @@ class Experiment:
             raise ValueError(_RESTORE)
         if export_formats:
             raise ValueError(_EXPORT)
-        if config is not None and not hasattr(config, "keys"):  # settings of an algorithm are as good as a dict
+        # Settings of an algorithm are as good as a dict.
+        if config is not None and not hasattr(config, "keys"):
             raise TypeError(f"config must be a dict, not {type(config).__name__}.")
         self.trainable = _with(run, resources_per_trial)
         self.name = name or f"{self.trainable.__name__}_{datetime.now().strftime('%Y-%m-%d_%H-%M-%S')}"

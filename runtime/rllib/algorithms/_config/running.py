@@ -74,7 +74,8 @@ class RunningSettings(Settings):
         """What the algorithm's own process needs.
 
         Args:
-            num_cpus_for_main_process: CPUs. Torch uses as many threads there during `train()`, unless OMP_NUM_THREADS is set.
+            num_cpus_for_main_process: CPUs. Torch uses as many threads there during `train()`, unless OMP_NUM_THREADS
+                is set.
             custom_resources_for_main_process: other resources.
             placement_strategy: of the placement group of all actors: PACK, SPREAD, STRICT_PACK or STRICT_SPREAD.
         """

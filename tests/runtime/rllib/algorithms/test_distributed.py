@@ -108,7 +108,7 @@ def test_evaluations_without_results_are_counted(session: Any) -> None:
     algo = config.build_algo()
     try:
         assert algo.train()["evaluation"]["num_env_steps_sampled_for_evaluation_this_iter"] == 0
-        with pytest.raises(EvaluationError, match="evaluation_sample_timeout_s=0.0"):
+        with pytest.raises(EvaluationError, match=r"evaluation_sample_timeout_s=0\.0"):
             algo.train()
     finally:
         algo.stop()

@@ -103,7 +103,7 @@ def test_modules_come_and_go() -> None:
 
 @pytest.mark.parametrize("module_id", ["", "a/b", "a:b", 'a"', 3])
 def test_ids_that_cannot_name_a_folder(module_id: Any) -> None:
-    with pytest.raises(ValueError, match="[Mm]odule id"):
+    with pytest.raises(ValueError, match=r"[Mm]odule id"):
         validate_module_id(module_id)
 
 
