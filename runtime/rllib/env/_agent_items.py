@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._core.types import AgentID
+from ..policy.sample_batch import MultiAgentBatch
 from .single_agent_episode import SingleAgentEpisode
 
 ALL = "__all__"
@@ -27,6 +28,13 @@ class AgentItems:
     is_terminated: bool
     is_truncated: bool
     _steps: dict[AgentID, list[int]]
+
+    def get_sample_batch(self) -> MultiAgentBatch:
+        """The steps of each agent as a batch, by agent; agents without steps are left out."""
+        batches = {
+            agent_id: part.get_sample_batch() for agent_id, part in self.agent_episodes.items() if len(part)
+        }
+        return MultiAgentBatch(batches, env_steps=self.env_t - self.env_t_started)
 
     def get_terminateds(self) -> dict[AgentID, bool]:
         """Whether each agent, and the episode ("__all__"), ended by itself."""

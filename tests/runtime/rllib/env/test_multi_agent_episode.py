@@ -238,6 +238,13 @@ def test_arrays() -> None:
     assert episode.get_extra_model_outputs("y", -1, "c") == {"c": 8}
 
 
+def test_batches_of_agents() -> None:
+    batch = turns().get_sample_batch()
+    assert batch.env_steps() == 4
+    assert batch.agent_steps() == 7
+    assert list(batch["a"]["rewards"]) == [1.0, 2.0]
+
+
 def test_state() -> None:
     episode = turns()
     episode.add_env_step(
