@@ -29,7 +29,7 @@ from store_watch import mark
 METRICS = (
     Metric("import", "s", 3, None, "of the module's `rllib`, without torch here"),
     Metric("import and build", "s", 3, None, "of PPO without remote runners, in a fresh process"),
-    Metric("build with 2 runners", "s", 8, None, "of PPO"),
+    Metric("build with 2 runners", "s", 8, None, "of PPO, until both have answered"),
     Metric("PPO: training", PER_S, 2, None, "env steps: CartPole, 8 environments, 1,024 steps an update"),
     Metric("PPO: until a mean return of 450", "s", 1.5, None, "mean of two seeds, with the build"),
     Metric("PPO: env steps until then", "steps", None, None),

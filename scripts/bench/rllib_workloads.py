@@ -192,12 +192,13 @@ class Workloads:
         config = config.fault_tolerance(restart_failed_env_runners=True)
         start = time.perf_counter()
         trainer = Trainer(config)
+        group = trainer.algorithm.env_runner_group
+        pids = group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
+        require(len(set(pids)) == 2, f"runners answered from {pids}")
         self.m.note("build with 2 runners", time.perf_counter() - start)
         trainer.iterate()
         self.watched("2 runners, PPO: training", trainer)
         self.m.note("2 runners, PPO: memory", memory())
-        group = trainer.algorithm.env_runner_group
-        pids = group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
         usual = statistics.median(seconds_of(trainer.iterate) for _ in range(3))
         os.kill(pids[0], signal.SIGKILL)
         start = time.perf_counter()

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from typing import Any
+
+from runtime._system import settings
 
 
 @contextlib.contextmanager
@@ -15,7 +16,7 @@ def threads_of(config: Any) -> Iterator[None]:
     Torch would take a thread for each core. That hardly helps the small networks that are trained on a CPU, and on a
     machine whose cores are busy, e.g. with environment runners, each operation waits until all threads have had a core.
     """
-    if "OMP_NUM_THREADS" in os.environ:
+    if settings.OMP_THREADS.get():
         yield
         return
     import torch

@@ -376,7 +376,7 @@ class DQN(Algorithm):
         learner = self._local_learner()
         if learner is not None:
             learner.update_once(batch, timesteps)
-            results, errors = [], learner.td_errors
+            results, errors = [], {module_id: each.cpu() for module_id, each in learner.td_errors.items()}
         else:
             results = self.learner_group.update(batch=batch, timesteps=timesteps)
             errors = _pop_errors(results)

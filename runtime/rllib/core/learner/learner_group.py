@@ -93,7 +93,9 @@ class LearnerGroup(Checkpointable):
                 options["scheduling_strategy"] = PlacementGroupSchedulingStrategy(self._placement_group)
             actor = runtime.remote(LearnerActor).options(**options)
             self._actors.append(actor.remote(learner_class, kwargs, index, count))
-        host, port = (None, 0) if count == 1 else self._results([self._actors[0].open_store.remote()])[0]
+        host, port = None, 0
+        if count > 1:
+            host, port = self._results([self._actors[0].open_store.remote()], timeout_s=BUILD_TIMEOUT_S)[0]
         self._results([actor.build.remote(host, port) for actor in self._actors], timeout_s=BUILD_TIMEOUT_S)
 
     @property
@@ -251,18 +253,17 @@ class LearnerGroup(Checkpointable):
         if others:
             done, waiting = runtime.wait(others, num_returns=len(others), timeout=OTHER_ERRORS_TIMEOUT_S)
             ended += done
-        for ref in ended:
+        death: LearnerDiedError | None = None
+        for ref in ended:  # all are looked at, so that none counts as unhandled
             try:
                 runtime.get(ref)
-            except ActorDiedError as death:
-                count = len(self)
-                self.shutdown()
-                raise LearnerDiedError(refs.index(ref), count, str(death)) from death
+            except ActorDiedError as cause:
+                death = death or LearnerDiedError(refs.index(ref), len(self), str(cause))
             except Exception as other:
                 log.debug("A learner failed: %s", other)
-        if waiting:
+        if death is not None or waiting:
             self.shutdown()
-        raise error
+        raise death or error
 
     # ---- calls and state
 

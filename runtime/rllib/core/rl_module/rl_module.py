@@ -75,6 +75,10 @@ class RLModule(Checkpointable):
             )
         return self._catalog
 
+    @catalog.setter
+    def catalog(self, catalog: Any) -> None:
+        self._catalog = catalog
+
     def setup(self) -> None:
         """Makes the networks. A subclass overrides it; attributes such as `self.observation_space` are set."""
 

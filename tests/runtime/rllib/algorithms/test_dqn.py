@@ -14,11 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.rllib.algorithms.dqn import DQN, DQNConfig
-from runtime.rllib.algorithms.dqn.dqn import calculate_rr_weights
+from runtime.rllib.algorithms.dqn.dqn import _pop_errors, calculate_rr_weights
 from runtime.rllib.algorithms.dqn.torch.dqn_torch_learner import DQNTorchLearner
 from runtime.rllib.algorithms.dqn.torch.losses import cross_entropy, project_distribution
 from runtime.rllib.core.rl_module.rl_module import RLModuleSpec
 from runtime.rllib.env.multi_agent_env import make_multi_agent
+from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
 from runtime.rllib.utils.replay_buffers import EpisodeReplayBuffer, PrioritizedEpisodeReplayBuffer
 
 torch.set_num_threads(1)  # waiting threads of torch slow down busy machines
@@ -377,6 +378,19 @@ def test_priorities_follow_the_errors() -> None:
     weights = ring._tree.get(np.array(list(last)) % ring.slots)
     assert np.allclose(weights, np.maximum(np.array(list(last.values()), float), 1e-6) ** 0.6)
     algo.stop()
+
+
+def test_errors_of_several_learners_are_joined_in_the_order_of_the_batch() -> None:
+    results = []
+    for shard in ([1.0, 2.0], [3.0]):
+        logger = MetricsLogger()
+        logger.log_value(("p0", "td_error"), torch.tensor(shard), reduce="item_series")
+        logger.log_value(("p0", "qf_loss"), 1.0)
+        logger.log_value(("__all_modules__", "num_env_steps_trained"), 2)
+        results.append(logger.reduce())
+    errors = _pop_errors(results)
+    assert {module_id: each.tolist() for module_id, each in errors.items()} == {"p0": [1.0, 2.0, 3.0]}
+    assert all(result["p0"].keys() == {"qf_loss"} for result in results)
 
 
 def test_a_recurrent_module_learns_from_sequences() -> None:

@@ -147,6 +147,7 @@ def test_callbacks_come_in_order(log: list[Any]) -> None:
         ("created", 0),
         ("start", 0),
         ("step", 0, 1),
+        ("step", 0, 2),
         ("end", 0, 2),
         ("created", 0),
         ("start", 0),

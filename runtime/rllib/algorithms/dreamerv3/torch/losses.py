@@ -90,7 +90,8 @@ class ReturnScale:
 
     def update(self, returns: Tensor) -> float:
         """Takes note of returns, and gives the divisor of advantages: the range, at least 1."""
-        low, high = torch.quantile(returns.float().flatten(), torch.tensor([0.05, 0.95])).tolist()
+        shares = torch.tensor([0.05, 0.95], device=returns.device)
+        low, high = torch.quantile(returns.float().flatten(), shares).tolist()
         if self.low is None or self.high is None:
             self.low, self.high = low, high
         else:

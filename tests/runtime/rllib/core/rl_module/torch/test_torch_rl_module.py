@@ -14,11 +14,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from runtime import cloudpickle
+from runtime.rllib.algorithms.ppo.ppo_catalog import PPOCatalog
 from runtime.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
 from runtime.rllib.core.columns import Columns
 from runtime.rllib.core.distribution.torch.torch_distribution import TorchCategorical, TorchDiagGaussian
+from runtime.rllib.core.models.configs import MLPEncoderConfig
 from runtime.rllib.core.rl_module.apis import ValueFunctionAPI
-from runtime.rllib.core.rl_module.default_model_config import DefaultModelConfig
+from runtime.rllib.core.rl_module.default_model_config import DefaultModelConfig, complete_model_config
 from runtime.rllib.core.rl_module.rl_module import RLModule, RLModuleSpec
 from runtime.rllib.core.rl_module.torch import TorchRLModule
 from runtime.rllib.core.rl_module.torch.torch_compile_config import TorchCompileConfig
@@ -97,6 +99,26 @@ def test_unknown_arguments_and_missing_settings_are_errors() -> None:
         TorchRLModule(**CARTPOLE).forward_train({})
     with pytest.raises(ValueError, match="Did you mean 'fcnet_hiddens'"):
         ppo({"fcnet_hidden": [3]})
+
+
+def test_catalogs_choose_the_networks() -> None:
+    class Wide(PPOCatalog):
+        @classmethod
+        def get_tokenizer_config(
+            cls, observation_space: Any, model_config_dict: dict[str, Any]
+        ) -> MLPEncoderConfig:
+            return MLPEncoderConfig(input_dims=observation_space.shape, hidden_layer_dims=[33])
+
+    assert ppo(catalog_class=Wide).pi.net.mlp[0].in_features == 33
+
+    class Prepared(DefaultPPOTorchRLModule):
+        def setup(self) -> None:
+            self.catalog = Wide(
+                self.observation_space, self.action_space, complete_model_config(self.model_config)
+            )
+            super().setup()
+
+    assert Prepared(model_config=SMALL, **CARTPOLE).vf.net.mlp[0].in_features == 33
 
 
 def test_a_module_without_a_framework_has_no_default_distribution() -> None:
