@@ -19,6 +19,8 @@ SLOW_FACTOR: Final = 3.0
 """A runner is slow when it takes so many times as long per step as others have taken, or all in rounds before."""
 SLOW_GRACE_S: Final = 0.25
 """And so many seconds longer."""
+SAMPLING_SHARE: Final = 0.9
+"""The part of the time to the timeout in which runners sample."""
 FAILED_STARTS: Final = 3
 """After so many starts in a row that failed, a runner is given up: the next would fail as well."""
 
@@ -234,9 +236,9 @@ class Round:
         """Whether there is enough, or the time is up."""
         return self.missing <= 0 or (self._deadline is not None and now >= self._deadline)
 
-    def time_left(self, now: float) -> float | None:
-        """Seconds to the timeout."""
-        return None if self._deadline is None else max(0.0, self._deadline - now)
+    def time_to_sample(self, now: float) -> float | None:
+        """Seconds after which a runner is to return what it has, so that it arrives before the timeout; None: never."""
+        return None if self._deadline is None else max(0.0, self._deadline - now) * SAMPLING_SHARE
 
     def look_in(self, now: float) -> float | None:
         """Seconds until there is something to decide though nothing happens: a runner is slow, or the time is up."""

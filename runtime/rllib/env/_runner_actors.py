@@ -92,6 +92,7 @@ class RunnerActors:
         self._handles: dict[int, Any] = {}
         self._calls: dict[Any, Call] = {}
         self._ended: list[Ended] = []  # not taken yet
+        self._failure: EnvRunnerFailedError | None = None
 
     def add(self, count: int) -> None:
         """Creates that many more."""
@@ -166,6 +167,8 @@ class RunnerActors:
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.runners.ready:
+            if self._failure is not None and not self.runners.some_left():
+                raise self._failure
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise GetTimeoutError(f"No environment runner was up after {timeout_s} s")
@@ -256,7 +259,8 @@ class RunnerActors:
             return
         self._handles.pop(number, None)
         if verdict is Verdict.FAIL:
-            raise EnvRunnerFailedError(number, reason)
+            self._failure = EnvRunnerFailedError(number, reason)
+            raise self._failure
         logger.warning("Environment runner %d has died; the others go on without it: %s", number, reason)
 
     def _forget(self, number: int, attempt: int | None = None) -> None:

@@ -225,7 +225,7 @@ class EnvRunnerGroup(RunnerCalls):
             free = [number for number in actors.runners.ready if not actors.called(number, COLLECT)]
             for number, amount in work.calls(free, now):
                 actors.call(
-                    number, "collect", COLLECT, **{unit: amount}, **how, deadline_s=work.time_left(now)
+                    number, "collect", COLLECT, **{unit: amount}, **how, deadline_s=work.time_to_sample(now)
                 )
             actors.pump(work.look_in(now))
 

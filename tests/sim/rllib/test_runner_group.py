@@ -205,6 +205,13 @@ def test_shares_are_even_and_the_share_of_a_lost_runner_goes_to_the_others() -> 
     assert work.is_over(2.0)
 
 
+def test_runners_return_what_they_have_before_the_timeout() -> None:
+    work = Round(10, 100.0, 20.0)
+    assert work.time_to_sample(100.0) == pytest.approx(18.0)
+    assert work.time_to_sample(130.0) == 0.0
+    assert Round(10, 0.0, None).time_to_sample(1.0) is None
+
+
 def test_what_a_runner_gives_late_counts() -> None:
     work = Round(10, 0.0, 5.0)
     work.took(7, 10, 0.5)
