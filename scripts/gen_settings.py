@@ -39,7 +39,6 @@ EXCEPTIONS = {
     "runtime/compat/_common/utils.py::env_float": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/_common/utils.py::env_bool": "reads a variable that its caller names, as Ray's helper does",
     "runtime/compat/ray.py::install": "PYTHONPATH of the Pythons that the program starts",
-    "runtime/rllib/algorithms/_algorithm/threads.py::threads_of": "reads what OpenMP reads",
     "runtime/rllib/algorithms/algorithm.py::Algorithm.setup": "sets what the user gives to python_environment()",
     "runtime/rllib/core/learner/learner_actor.py::LearnerActor._join": "sets what Gloo reads",
     "runtime/tune/logger/comet.py::CometLoggerCallback.log_trial_start": "sets what Comet reads",
