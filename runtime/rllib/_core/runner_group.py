@@ -171,11 +171,6 @@ class Runners:
     def ready(self) -> list[int]:
         return self.in_state(RunnerState.READY)
 
-    def is_ready(self, number: int) -> bool:
-        """Whether the runner is up."""
-        runner = self.members.get(number)
-        return runner is not None and runner.state is RunnerState.READY
-
 
 class Round:
     """One request for steps, or for episodes: the unit does not matter here."""

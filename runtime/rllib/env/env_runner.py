@@ -12,9 +12,6 @@ from runtime.rllib._core.types import Config, ModuleID
 from runtime.rllib.utils.checkpoints import Checkpointable
 from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
 
-ENV_RESET_FAILURE = "env_reset_failure"
-ENV_STEP_FAILURE = "env_step_failure"
-
 
 @dataclasses.dataclass(slots=True)
 class Collected:

@@ -39,7 +39,7 @@ class World:
         self.at(START_S * self.random.uniform(0.5, 2), "died" if fails else "up", number)
 
     def call(self, number: int, amount: int) -> None:
-        assert self.runners.is_ready(number)
+        assert number in self.runners.ready
         assert number not in self.busy
         assert amount > 0
         self.busy[number] = amount

@@ -178,6 +178,17 @@ def test_what_connectors_have_learnt_is_merged() -> None:
         group.stop()
 
 
+def test_a_group_grows() -> None:
+    group = EnvRunnerGroup(config=Settings(lambda _: Counter(), num_env_runners=1))
+    try:
+        group.add_workers(1, validate=True)
+        assert group.healthy_env_runner_ids() == [1, 2]
+        assert len(group.collect(env_steps=8)) == 2
+        assert group.num_in_flight_async_reqs() == 0
+    finally:
+        group.stop()
+
+
 def test_a_runner_that_cannot_be_made_fails_the_group_with_the_reason() -> None:
     def broken(context: Any) -> Any:
         raise OSError("no such simulator")
