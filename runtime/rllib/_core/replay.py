@@ -179,7 +179,15 @@ class ReplayRing:
             self.state_in = self._empty(rollout.state_in)
 
     def _empty(self, tree: Tree) -> Tree:
-        return trees.tree_map(lambda leaf: np.zeros((self.slots, *leaf.shape[1:]), leaf.dtype), tree)
+        """Room for all rows. The system gives memory to what is used of it, but may refuse more than it has."""
+        try:
+            return trees.tree_map(lambda leaf: np.zeros((self.slots, *leaf.shape[1:]), leaf.dtype), tree)
+        except MemoryError as error:
+            row_bytes = sum(leaf[:1].nbytes for leaf in trees.leaves(tree))
+            raise MemoryError(
+                f"A replay buffer of {self.slots} rows of {row_bytes} bytes needs {self.slots * row_bytes / 2**30:.1f} "
+                "GiB, which this machine does not have: set a smaller capacity in replay_buffer_config"
+            ) from error
 
     # Drawing.
 

@@ -498,5 +498,6 @@ def _pop_errors(results: list[dict[ModuleID, Any]]) -> dict[ModuleID, np.ndarray
             if module_id != ALL_MODULES and TD_ERROR_KEY in values:
                 errors.setdefault(module_id, []).extend(MetricsLogger.peek_results(values.pop(TD_ERROR_KEY)))
     return {
-        module_id: np.concatenate([np.asarray(each) for each in parts]) for module_id, parts in errors.items()
+        module_id: np.concatenate([np.atleast_1d(each) for each in parts])
+        for module_id, parts in errors.items()
     }

@@ -244,6 +244,10 @@ def test_a_ring_with_the_state_of_another_draws_the_same(alpha: float | None) ->
 
 
 def test_errors_say_what_is_missing() -> None:
+    large = segment(1, 0, 2)
+    large.columns["obs"], large.final_obs = np.zeros((2, 10**6)), np.zeros((1, 10**6))
+    with pytest.raises(MemoryError, match="of 10000000 rows of 8000000 bytes needs 74505"):
+        ReplayRing(10**7).add(large)
     with pytest.raises(ValueError, match="empty"):
         ReplayRing(10).draw(1)
     with pytest.raises(ValueError, match="at least 2"):
