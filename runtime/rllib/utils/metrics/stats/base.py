@@ -23,11 +23,16 @@ def plain(value: Any) -> Any:
 
 
 def on_cpu(value: Any) -> Any:
-    """The value; a tensor as a Python number if it has one element, else as an array."""
+    """The value; a tensor as a Python number if it has no dimensions, else as an array."""
     if getattr(value, "detach", None) is None:
         return value
     array = value.detach().cpu().numpy()
-    return array.item() if array.size == 1 else array
+    return array.item() if array.ndim == 0 else array
+
+
+def number(value: Any) -> Any:
+    """The only element of a tensor or array, as a Python number; other values as they are."""
+    return value.item() if getattr(value, "ndim", None) is not None else value
 
 
 def all_on_cpu(values: Iterable[Any]) -> list[Any]:
@@ -36,7 +41,7 @@ def all_on_cpu(values: Iterable[Any]) -> list[Any]:
     if result and all(getattr(value, "is_cuda", False) for value in result):
         torch = __import__("torch")
         if len({value.shape for value in result}) == 1:
-            return [row.item() if row.size == 1 else row for row in torch.stack(result).cpu().numpy()]
+            return [row.item() if row.ndim == 0 else row for row in torch.stack(result).cpu().numpy()]
     return [on_cpu(value) for value in result]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, ClassVar
 
-from .base import StatsBase, on_cpu, plain
+from .base import StatsBase, number, plain
 from .series import SeriesStats
 
 
@@ -106,7 +106,7 @@ class LifetimeSumStats(StatsBase):
 
     def _rate(self, base: Any, since_s: float) -> float:
         seconds = time.perf_counter() - since_s
-        return float(on_cpu(self._lifetime_sum) - base) / seconds if seconds > 0 else 0.0
+        return float(number(self._lifetime_sum) - base) / seconds if seconds > 0 else 0.0
 
     @property
     def throughput_since_last_reduce(self) -> float:
@@ -137,7 +137,7 @@ class LifetimeSumStats(StatsBase):
 
     def merge(self, incoming_stats: list[Any]) -> None:
         self._require_merged()
-        added = sum(on_cpu(stats._lifetime_sum) for stats in incoming_stats)
+        added = sum(number(stats._lifetime_sum) for stats in incoming_stats)
         self._lifetime_sum += added
         self.latest_merged = added
 
@@ -146,11 +146,11 @@ class LifetimeSumStats(StatsBase):
             self._require_merged()
             value = self.latest_merged if self.latest_merged is not None else 0.0
         else:
-            value = on_cpu(self._lifetime_sum)
+            value = number(self._lifetime_sum)
         return value if compile else [value]
 
     def reduce(self, compile: bool = True) -> Any:
-        value = on_cpu(self._lifetime_sum)
+        value = number(self._lifetime_sum)
         if not self.is_root:
             self._lifetime_sum = 0.0
         self._at_last_reduce = value if self.is_root else 0.0
@@ -165,7 +165,7 @@ class LifetimeSumStats(StatsBase):
     def get_state(self) -> dict[str, Any]:
         return {
             **super().get_state(),
-            "lifetime_sum": on_cpu(self._lifetime_sum),
+            "lifetime_sum": number(self._lifetime_sum),
             "track_throughputs": self.track_throughputs,
         }
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from .base import StatsBase, all_on_cpu, on_cpu, plain
+from .base import StatsBase, all_on_cpu, number, plain
 
 # Without a window, a leaf reduces its values whenever it holds this many, so that its memory is bounded.
 FOLD_AFTER = 1024
@@ -210,7 +210,7 @@ class EmaStats(StatsBase):
         self.latest_merged = averages
 
     def _current(self) -> Any:
-        return _mean(self._values_to_merge) if self._values_to_merge else on_cpu(self._value)
+        return _mean(self._values_to_merge) if self._values_to_merge else number(self._value)
 
     def peek(self, compile: bool = True, latest_merged_only: bool = False) -> Any:
         if latest_merged_only:
@@ -230,7 +230,7 @@ class EmaStats(StatsBase):
         return result
 
     def get_state(self) -> dict[str, Any]:
-        state = {**super().get_state(), "ema_coeff": self._ema_coeff, "value": on_cpu(self._value)}
+        state = {**super().get_state(), "ema_coeff": self._ema_coeff, "value": number(self._value)}
         if not self.is_leaf:
             state["values_to_merge"] = all_on_cpu(self._values_to_merge)
         return state

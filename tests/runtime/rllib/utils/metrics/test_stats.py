@@ -234,10 +234,19 @@ def test_a_reduction_of_ones_own():
     assert merged(Product, filled(Product(), 2.0, 3.0), filled(Product(), 4.0)).reduce() == 24.0
 
 
-def test_tensors_become_numbers_without_graphs():
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_tensors_become_numbers_without_graphs(shape):
     torch = pytest.importorskip("torch")
-    value = torch.tensor(3.0, requires_grad=True)
-    for cls in (MeanStats, EmaStats, SumStats, MaxStats, LifetimeSumStats, ItemStats):
+    value = torch.full(shape, 3.0, requires_grad=True)
+    for cls in (MeanStats, EmaStats, SumStats, MaxStats, LifetimeSumStats):
         result = filled(cls(), value * 1).reduce()
         assert type(result) is float
         assert result == 3.0
+
+
+def test_tensors_that_are_items_become_arrays_of_their_shape():
+    torch = pytest.importorskip("torch")
+    assert filled(ItemStats(), torch.tensor(3.0, requires_grad=True)).reduce() == 3.0
+    for shape in ((1,), (2,)):
+        assert filled(ItemStats(), torch.ones(shape)).reduce().shape == shape
+        assert [each.shape for each in filled(ItemSeriesStats(), torch.ones(shape)).reduce()] == [shape]
