@@ -452,6 +452,10 @@ class Algorithm(Checkpointable, Trainable):
                 group.sync_env_runner_states(config=group.config, env_steps_sampled=self._sampled())
         self._callbacks.call("on_checkpoint_loaded", algorithm=self)
 
+    def save(self, checkpoint_dir: str | None = None) -> str:
+        """The same as `save_to_path`, which newer programs call."""
+        return self.save_to_path(checkpoint_dir)
+
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Saves everything in a folder; for experiments."""
         self.save_to_path(checkpoint_dir, use_msgpack=self.config._use_msgpack_checkpoints)

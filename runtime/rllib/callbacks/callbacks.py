@@ -107,7 +107,7 @@ class RLlibCallback:
         rl_module: Any = None,
         **kwargs: Any,
     ) -> None:
-        """`episode` has the result of one more step, but has not ended with it."""
+        """`episode` has the result of one more step, also of its last one."""
 
     def on_episode_end(
         self,

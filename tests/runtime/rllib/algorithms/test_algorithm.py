@@ -143,6 +143,12 @@ def test_a_module_is_loaded_from_an_algorithms_checkpoint(built: Any, tmp_path: 
     assert_same_weights(algo, built(small().debugging(seed=3).rl_module(rl_module_spec=spec)))
 
 
+def test_the_names_of_trainables_save_and_restore(built: Any) -> None:
+    algo, other = built(small()), built(small().debugging(seed=2))
+    other.restore(algo.save())
+    assert_same_weights(algo, other)
+
+
 def test_weights_are_set_everywhere(built: Any) -> None:
     algo, other = built(small()), built(small().debugging(seed=2))
     other.set_weights(algo.get_weights())
