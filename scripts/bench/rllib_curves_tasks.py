@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -181,7 +182,9 @@ def _ours(task: Task, seed: int) -> Curve:
     while steps < task.steps:
         found = algorithm.train()["env_runners"]
         steps = int(found["num_env_steps_sampled_lifetime"])
-        if "episode_return_mean" in found:
+        if not math.isnan(
+            found.get("episode_return_mean", math.nan)
+        ):  # some episode has ended in this iteration
             # Several agents balance a pole each: the mean of one.
             curve.append((steps, found["episode_return_mean"] / task.agents))
     algorithm.stop()

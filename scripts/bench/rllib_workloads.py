@@ -41,9 +41,7 @@ def memory() -> float:
     seen = {process.pid: process for process in [me, *me.children(recursive=True)]}
     for process in psutil.process_iter(["name", "create_time"]):
         name = process.info["name"]
-        if process.info["create_time"] >= started and name.startswith(
-            ("ray", "gcs_server", "runtime", "python")
-        ):
+        if process.info["create_time"] >= started and name.startswith(("ray", "gcs_server", "runtime")):
             seen[process.pid] = process
     total = 0
     for process in seen.values():
