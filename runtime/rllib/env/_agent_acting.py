@@ -32,7 +32,6 @@ class ModuleActing(Acting):
         self._for_env = action_converter(
             action_space, unsquash=config.normalize_actions, clip=config.clip_actions
         )
-        self._shift = start_adder(action_space)
 
     def act_for(
         self, observations: Tree, states: list[Any], explore: bool, timestep: int
@@ -54,7 +53,7 @@ class ModuleActing(Acting):
             actions = columns[Columns.ACTIONS]
             if self._for_env is not None:
                 actions = self._for_env(actions)
-        return columns, actions if self._shift is None else self._shift(actions, 1)
+        return columns, actions
 
 
 class Actors:

@@ -40,13 +40,15 @@ class AgentEpisodeLoop:
         self._runner = runner
         self._episodes: list[MultiAgentEpisode] = []
         self._chunks: dict[str, list[MultiAgentEpisode]] = {}  # earlier parts of the episodes that run
+        # What is reported of them: who got the parts may have changed rewards since.
+        self._reports: dict[str, FinishedEpisode] = {}
         self._batch: dict[str, Any] = {}  # for the next step of the modules
         self._shared_data: dict[str, Any] = {}
         self._explore = True
 
     def forget(self) -> None:
         """The episodes that run are lost; the next call resets the environments."""
-        self._episodes, self._chunks = [], {}
+        self._episodes, self._chunks, self._reports = [], {}, {}
 
     def run(
         self,
@@ -69,7 +71,7 @@ class AgentEpisodeLoop:
         runner = self._runner
         self._explore = explore
         if episodes is not None or not self._episodes:
-            self._chunks = {}
+            self.forget()
             self._episodes = [self._started(slot) for slot in range(runner.num_envs)]
             self._to_module(self._episodes)
             for slot in range(runner.num_envs):
@@ -115,9 +117,9 @@ class AgentEpisodeLoop:
         return result, env_steps
 
     def _started(self, slot: int) -> MultiAgentEpisode:
-        observations, infos = self._runner.reset_env(slot)
         episode: MultiAgentEpisode = self._runner.new_episode()
         self._call("on_episode_created", slot, episode)
+        observations, infos = self._runner.reset_env(slot)
         episode.add_env_reset(observations=observations, infos=infos)
         return episode
 
@@ -128,8 +130,12 @@ class AgentEpisodeLoop:
             observations, rewards, terminateds, truncateds, infos = self._runner.env.envs[slot].step(actions)
         except Exception as error:
             self._runner.remake_env(slot, error)
+            lost = self._episodes[slot].id_
+            self._chunks.pop(lost, None)
+            self._reports.pop(lost, None)
             self._episodes[slot] = self._started(slot)
             return False
+        self._runner.stepped()
         self._episodes[slot].add_env_step(
             observations,
             {agent_id: step.action for agent_id, step in stepped.items()},
@@ -145,7 +151,7 @@ class AgentEpisodeLoop:
         episode = self._episodes[slot]
         before = self._chunks.pop(episode.id_, [])
         self._call("on_episode_end", slot, prev_episode_chunks=before)
-        self._runner.counted.finished(finished([*before, episode]))
+        self._runner.counted.finished(reported(episode, self._reports.pop(episode.id_, None)))
         self._episodes[slot] = self._started(slot)
         return episode
 
@@ -156,6 +162,7 @@ class AgentEpisodeLoop:
         self._episodes = [episode.cut(lookback) if len(episode) else episode for episode in self._episodes]
         for chunk in chunks:
             self._chunks.setdefault(chunk.id_, []).append(chunk)
+            self._reports[chunk.id_] = reported(chunk, self._reports.get(chunk.id_))
         return chunks
 
     # ------------------------------------------------------------ acting
@@ -273,16 +280,20 @@ def agent_steps(episodes: list[MultiAgentEpisode]) -> dict[ModuleID, dict[AgentI
     return result
 
 
-def finished(chunks: list[MultiAgentEpisode]) -> FinishedEpisode:
-    """What is reported of an episode, of all its chunks."""
-    returns: dict[AgentID, float] = {}
-    steps: dict[AgentID, int] = {}
-    for chunk in chunks:
-        for agent_id, value in chunk.agent_returns().items():
-            returns[agent_id] = returns.get(agent_id, 0.0) + value
-        for agent_id, part in chunk.agent_episodes.items():
-            steps[agent_id] = steps.get(agent_id, 0) + len(part)
-    last = chunks[-1]
-    modules = {agent_id: last.module_for(agent_id) for agent_id in steps}
-    seconds = sum(chunk.get_duration_s() for chunk in chunks)
-    return FinishedEpisode(sum(map(len, chunks)), seconds, returns, steps, modules)
+def reported(chunk: MultiAgentEpisode, before: FinishedEpisode | None) -> FinishedEpisode:
+    """What is reported of an episode up to the end of this chunk.
+
+    Args:
+        before: the same of its earlier chunks.
+    """
+    returns = dict(before.agent_returns) if before else {}
+    steps = dict(before.agent_steps) if before else {}
+    for agent_id, value in chunk.agent_returns().items():
+        returns[agent_id] = returns.get(agent_id, 0.0) + value
+    for agent_id, part in chunk.agent_episodes.items():
+        steps[agent_id] = steps.get(agent_id, 0) + len(part)
+    length = len(chunk) + (before.length if before else 0)
+    seconds = chunk.get_duration_s() + (before.duration_s if before else 0.0)
+    return FinishedEpisode(
+        length, seconds, returns, steps, {agent_id: chunk.module_for(agent_id) for agent_id in steps}
+    )

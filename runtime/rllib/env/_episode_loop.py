@@ -38,6 +38,8 @@ class EpisodeLoop:
         self._batch_episodes: list[SingleAgentEpisode] = []  # that it was made of
         self._shared_data: dict[str, Any] = {}
         self._chunks: list[list[SingleAgentEpisode]] = []  # earlier parts of the episodes that run
+        # Their returns: who got the parts may have changed rewards since.
+        self._returns: list[float] = []
         self._started_s: list[float] = []
         self._resetting: np.ndarray | None = None  # environments whose next step is their reset
 
@@ -49,7 +51,7 @@ class EpisodeLoop:
         """
         count = self._runner.num_envs
         self._episodes = [self._new_episode() for _ in range(count)]
-        self._chunks, self._resetting = [[] for _ in range(count)], None
+        self._chunks, self._returns, self._resetting = [[] for _ in range(count)], [0.0] * count, None
         for lane in range(count):
             self._call("on_episode_created", lane)
         observations, infos = reset_env()
@@ -195,9 +197,10 @@ class EpisodeLoop:
             if not over[lane]:
                 continue
             self._call("on_episode_end", lane, prev_episode_chunks=self._chunks[lane])
-            if wanted is None or len(done) < wanted:
-                self._finish(lane, done, finished)
-            self._episodes[lane], self._chunks[lane] = self._new_episode(), []
+            self._finish(lane, done, finished)
+            if len(done) == wanted:
+                return steps  # all environments are reset before the next step
+            self._episodes[lane], self._chunks[lane], self._returns[lane] = self._new_episode(), [], 0.0
             self._call("on_episode_created", lane)
         if not next_step:
             now_s = time.perf_counter()
@@ -211,10 +214,9 @@ class EpisodeLoop:
 
     def _finish(self, lane: int, done: list[SingleAgentEpisode], finished: Finished) -> None:
         episode = self._episodes[lane]
-        parts = [*self._chunks[lane], episode]
         done.append(episode)
         finished.ids.append(episode.id_)
-        finished.returns.append(sum(part.get_return() for part in parts))
+        finished.returns.append(self._returns[lane] + episode.get_return())
         finished.lengths.append(episode.t)
         finished.durations_s.append(time.perf_counter() - self._started_s[lane])
 
@@ -229,6 +231,7 @@ class EpisodeLoop:
             self._batch_episodes = [following if each is episode else each for each in self._batch_episodes]
             self._episodes[lane] = following
             self._chunks[lane].append(episode)
+            self._returns[lane] += episode.get_return()
             chunks.append(episode)
         return chunks
 
@@ -282,8 +285,9 @@ class EpisodeLoop:
 
 
 def _item(values: Any, lane: int) -> Any:
-    """One environment's part of a list or of a tree of arrays [N, ...]."""
-    return values[lane] if isinstance(values, list) else trees.take(values, lane)
+    """One environment's part of a list or of a tree of arrays [N, ...]; a copy of the latter, as a recurrent module's
+    state is written to when an episode ends."""
+    return values[lane] if isinstance(values, list) else trees.tree_map(np.copy, trees.take(values, lane))
 
 
 def _replaced(

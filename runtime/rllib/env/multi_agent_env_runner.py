@@ -94,10 +94,14 @@ class MultiAgentEnvRunner(EnvRunner):
         self._failures = 0  # in a row
         self._time_after_sampling: float | None = None
         has_env = kwargs.get("worker_index") != 0 or self.config.num_env_runners == 0
-        if has_env or self.config.create_env_on_local_worker:
-            self.make_env()
-        self._make_pipelines()
-        self.make_module()
+        try:
+            if has_env or self.config.create_env_on_local_worker:
+                self.make_env()
+            self._make_pipelines()
+            self.make_module()
+        except BaseException:
+            self.stop()
+            raise
 
     # ------------------------------------------------------------ making
 
@@ -337,6 +341,10 @@ class MultiAgentEnvRunner(EnvRunner):
             )
         self.env.remake(slot)
 
+    def stepped(self) -> None:
+        """An environment made a step: failures before it were not in a row with those to come."""
+        self._failures = 0
+
     def _loop(
         self,
         wanted: int | None,
@@ -372,7 +380,7 @@ class MultiAgentEnvRunner(EnvRunner):
                     self.remake_env(index, error)
                     running[index] = self._started(index)
                     continue
-                self._failures = 0
+                self.stepped()
                 env_steps += 1
                 if running[index].agents.step(observations, rewards, terminateds, truncateds):
                     ended += 1

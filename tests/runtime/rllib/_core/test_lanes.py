@@ -237,3 +237,15 @@ def test_wide_observations_are_stored_with_32_bits() -> None:
     lanes.start({"a": np.zeros((1, 2)), "b": np.zeros((1,), np.uint8)}, 0.0)
     assert lanes.observations["a"].dtype == np.float32
     assert lanes.observations["b"].dtype == np.uint8
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_rollout_is_no_view_of_the_steps_to_come(count: int) -> None:
+    """With one lane, the transposition to lanes moves nothing: there would be no copy."""
+    world = World([[50]] * count, next_step=False)
+    rollout, _ = world.collect(6 * count)
+    before = {name: column.copy() for name, column in rollout.columns.items()}, rollout.final_obs.copy()
+    world.collect(6 * count)
+    for name, column in rollout.columns.items():
+        np.testing.assert_array_equal(column, before[0][name])
+    np.testing.assert_array_equal(rollout.final_obs, before[1])

@@ -239,6 +239,82 @@ def test_callbacks_see_episodes() -> None:
     assert kinds["created"] == kinds["start"] == kinds["end"] + 1 > 1
 
 
+class Alone(MultiAgentEnv):
+    """One agent, which acts in each step; the reward is 1. Episodes have the given length."""
+
+    log: list[str] = []
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.possible_agents = self.agents = ["a"]
+        self.observation_spaces, self.action_spaces = {"a": BOX}, {"a": gymnasium.spaces.Discrete(2, start=5)}
+        self.given = config or {}
+        self.actions = self.given.get("actions", [])
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        self.log.append("reset")
+        self.t = 0
+        return {"a": np.zeros(2, np.float32)}, {}
+
+    def step(self, action_dict: dict[Any, Any]) -> Any:
+        self.t += 1
+        self.steps += 1
+        self.actions.append(int(action_dict["a"]))
+        if self.steps == self.given.get("fail_at"):
+            raise RuntimeError("broken")
+        over = self.t == self.given.get("length", 5)
+        return {"a": np.full(2, self.t, np.float32)}, {"a": 1.0}, {"__all__": over}, {"__all__": False}, {}
+
+
+def alone(**changes: Any) -> AlgorithmConfig:
+    config = config_of(Alone, env_config=changes, envs=1)
+    return config.multi_agent(policies={"p0"}, policy_mapping_fn=lambda agent, episode, **kwargs: "p0")
+
+
+def test_discrete_actions_begin_with_the_first_number_of_the_space() -> None:
+    runner = MultiAgentEnvRunner(config=alone(actions=[]))
+    rollout = runner.collect(env_steps=30).rollouts["p0"]
+    given = runner.env.envs[0].actions
+    assert given == (rollout.columns["actions"] + 5).tolist()
+    assert set(given) == {5, 6}
+    (episode, *_) = runner.sample(num_timesteps=4)
+    assert given[30:] == [action + 5 for action in episode.agent_episodes["a"].get_actions()]
+
+
+def test_returns_are_those_of_the_environment_whatever_is_made_of_the_sample() -> None:
+    runner = MultiAgentEnvRunner(config=alone(length=7))
+    (chunk,) = runner.sample(num_timesteps=4)
+    chunk.agent_episodes["a"].set_rewards(new_data=[100.0] * 4)
+    runner.sample(num_timesteps=4)
+    assert runner.counted._finished[0].agent_returns == {"a": 7.0}
+    assert runner.counted._finished[0].agent_steps == {"a": 7}
+    assert runner.counted._finished[0].length == 7
+
+
+def test_failures_with_steps_between_them_are_not_in_a_row() -> None:
+    config = alone(fail_at=3, length=100).fault_tolerance(restart_failed_sub_environments=True)
+    runner = MultiAgentEnvRunner(config=config)
+    for _ in range(15):
+        runner.sample(num_timesteps=2)
+    assert not runner._episode_loop._chunks.keys() - {runner._episode_loop._episodes[0].id_}
+
+
+def test_an_episode_is_created_before_the_environment_is_reset() -> None:
+    log = Alone.log
+    log.clear()
+
+    class Watch(RLlibCallback):
+        def on_episode_created(self, **kwargs: Any) -> None:
+            log.append("created")
+
+        def on_episode_start(self, **kwargs: Any) -> None:
+            log.append("start")
+
+    MultiAgentEnvRunner(config=alone(length=2).callbacks(Watch)).collect(env_steps=2)
+    assert log == ["created", "reset", "start"] * 2
+
+
 class Fails(Crowd):
     def step(self, action_dict: Any) -> Any:
         if self.t == 3:
