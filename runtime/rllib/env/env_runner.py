@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import runtime as ray
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.types import Config, ModuleID
 from runtime.rllib.utils.checkpoints import Checkpointable
@@ -121,6 +122,17 @@ class EnvRunner(Checkpointable):
         """The module, and the pipelines of connectors if there are own ones."""
         module = [] if self.module is None else [("rl_module", self.module)]
         return [*module, *self.pipelines().items()]
+
+    def sample_get_state_and_metrics(self) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+        """Samples as the configuration says, in one call with what asynchronous algorithms need besides.
+
+        Returns:
+            A reference to the list of episodes, which need not pass the caller; the state without the module's
+            weights; and what `get_metrics` gives.
+        """
+        episodes = self.sample()
+        state = self.get_state(not_components="rl_module")
+        return ray.put(episodes), state, self.get_metrics()
 
     def pipelines(self) -> dict[str, Any]:
         """The connector pipelines by component; none if the configuration has only default ones."""

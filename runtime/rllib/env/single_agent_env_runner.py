@@ -87,12 +87,16 @@ class SingleAgentEnvRunner(EnvRunner):
         self._lanes: Lanes | None = None
         self._episode_loop: EpisodeLoop | None = None
         self._pieces: ObservationPieces | None = None
-        is_local = kwargs.get("worker_index") == 0 and self.config.num_env_runners > 0
-        if not is_local or self.config.create_env_on_local_worker:
-            self.make_env()
         self._for_env: Callable[[Any], Any] | None = None
-        self._make_pipelines()
-        self.make_module()
+        is_local = kwargs.get("worker_index") == 0 and self.config.num_env_runners > 0
+        try:
+            if not is_local or self.config.create_env_on_local_worker:
+                self.make_env()
+            self._make_pipelines()
+            self.make_module()
+        except BaseException:
+            self.stop()  # environments may have processes
+            raise
 
     # ------------------------------------------------------------ making
 
@@ -357,7 +361,7 @@ class SingleAgentEnvRunner(EnvRunner):
                 now_s := clock(),
                 self._resetting,
                 final_obs,
-                info_list(infos, self.num_envs) if keep_infos and infos else None,
+                self._infos_of_step(infos) if keep_infos and infos else None,
             )
             if acting is not None and acting.state is not None:
                 if self._resetting is not None:
@@ -381,6 +385,10 @@ class SingleAgentEnvRunner(EnvRunner):
         last = {lane: trees.tree_map(np.copy, trees.take(observations, lane)) for lane in lanes}
         observations, _ = self.env.reset(options={"reset_mask": over})
         return observations, last
+
+    def _infos_of_step(self, infos: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """By lane; of the ends of episodes, not of the resets that followed in the same step."""
+        return [info.get("final_info", info) for info in info_list(infos, self.num_envs)]
 
     def as_module_actions(self, actions: Any) -> Any:
         """What the module would have given for actions [N, ...] of the environments."""
@@ -493,8 +501,8 @@ class SingleAgentEnvRunner(EnvRunner):
             log(names.EPISODE_LEN_MEAN, length, window=window)
             log(names.EPISODE_RETURN_MEAN, total, window=window)
             log(names.EPISODE_DURATION_SEC_MEAN, seconds, window=window)
-            log((names.EPISODE_AGENT_RETURN_MEAN, DEFAULT_AGENT_ID), total, window=window)
-            log((names.EPISODE_MODULE_RETURN_MEAN, DEFAULT_MODULE_ID), total, window=window)
+            log((names.SINGLE_AGENT_RETURN_MEAN, DEFAULT_AGENT_ID), total, window=window)
+            log((names.SINGLE_AGENT_MODULE_RETURN_MEAN, DEFAULT_MODULE_ID), total, window=window)
             log(names.EPISODE_LEN_MIN, length, reduce="min", window=window)
             log(names.EPISODE_LEN_MAX, length, reduce="max", window=window)
             log(names.EPISODE_RETURN_MIN, total, reduce="min", window=window)
@@ -541,10 +549,6 @@ class SingleAgentEnvRunner(EnvRunner):
                 pipeline.set_state(state[name])
         if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
             self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
-
-    def get_checkpointable_components(self) -> list[tuple[str, Any]]:
-        """The module and the connector pipelines."""
-        return [*super().get_checkpointable_components(), *self.pipelines().items()]
 
     def pipelines(self) -> dict[str, Any]:
         """The connector pipelines by component; none if the configuration has only default ones."""

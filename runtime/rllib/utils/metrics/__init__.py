@@ -21,6 +21,9 @@ TIMERS = "timers"
 
 # Episodes.
 EPISODE_AGENT_RETURN_MEAN = "agent_episode_returns_mean"
+# With one agent Ray has other names.
+SINGLE_AGENT_RETURN_MEAN = "agent_episode_return_mean"
+SINGLE_AGENT_MODULE_RETURN_MEAN = "module_episode_return_mean"
 EPISODE_AGENT_STEPS = "agent_steps"
 EPISODE_DURATION_SEC_MEAN = "episode_duration_sec_mean"
 EPISODE_LEN_MAX = "episode_len_max"

@@ -65,7 +65,7 @@ def test_results_have_rays_keys(built: Any) -> None:
     assert 64 <= runners["num_env_steps_sampled"] < 72
     assert runners["num_env_steps_sampled_lifetime"] == result["num_env_steps_sampled_lifetime"] >= 128
     assert runners["num_module_steps_sampled"]["default_policy"] == runners["num_env_steps_sampled"]
-    assert runners["module_episode_returns_mean"]["default_policy"] == runners["episode_return_mean"]
+    assert runners["module_episode_return_mean"]["default_policy"] == runners["episode_return_mean"]
     assert {"policy_loss", "vf_loss", "entropy", "total_loss"} <= result["learners"]["default_policy"].keys()
     assert result["learners"]["__all_modules__"]["num_env_steps_trained_lifetime"] >= 128
     assert {"training_iteration", "training_step", "env_runner_sampling_timer"} <= result["timers"].keys()

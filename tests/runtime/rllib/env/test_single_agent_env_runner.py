@@ -19,6 +19,7 @@ from runtime.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
 from tests.runtime.rllib.env.counting import Counter, Failing, vector
 from tests.runtime.rllib.env.settings import Constant, Counting, Settings
+from tests.under_test import ray
 
 MODES = [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP, AutoresetMode.DISABLED]
 LENGTHS = [(3, 1, 4), (2, 6)]
@@ -181,6 +182,73 @@ def test_complete_episodes_are_exactly_as_many_as_wanted(callbacks: Any, log: li
     assert len(rollout.segments) == 2
 
 
+def test_callbacks_hear_of_no_more_episodes_than_were_wanted(log: list[Any]) -> None:
+    tested = runner(vector([(2,), (2,), (2,)], AutoresetMode.SAME_STEP), callbacks_class=Watching)
+    for _ in range(2):
+        assert len(tested.sample(num_episodes=2)) == 2
+    assert [entry[:2] for entry in log].count(("end", 0)) == 2
+    assert ("end", 2, 2) not in log
+
+
+@pytest.mark.parametrize("callbacks", [RLlibCallback, Watching])
+@pytest.mark.parametrize("mode", MODES)
+def test_infos_are_those_of_the_steps(mode: AutoresetMode, callbacks: Any, log: list[Any]) -> None:
+    tested = runner(vector([(3, 1, 4)], mode, infos=True), callbacks_class=callbacks)
+    episodes = tested.sample(num_timesteps=8)
+    assert [info for each in episodes for info in each.get_infos(slice(1, None))] == [
+        {"t": t} for t in (1, 2, 3, 1, 1, 2, 3, 4)
+    ]
+
+
+def test_returns_are_those_of_the_environment_whatever_is_made_of_the_sample(log: list[Any]) -> None:
+    tested = runner(vector([(4,)], AutoresetMode.SAME_STEP), callbacks_class=Watching)
+    (chunk,) = tested.sample(num_timesteps=3)
+    chunk.set_rewards(new_data=[100.0] * 3)
+    tested.sample(num_timesteps=1)
+    assert next(iter(tested._finished))[:2] == (10.0, 4)
+
+
+def test_one_call_gives_episodes_by_reference_and_what_is_needed_besides(session: None) -> None:
+    tested = runner(vector([(3, 1, 4)], AutoresetMode.SAME_STEP), rollout_fragment_length=8)
+    ref, state, metrics = tested.sample_get_state_and_metrics()
+    assert sum(map(len, ray.get(ref))) == 8
+    assert set(state) == {"num_env_steps_sampled_lifetime"}
+    root = MetricsLogger(root=True)
+    root.aggregate([metrics])
+    assert root.peek("num_env_steps_sampled") == 8
+    assert root.peek(("agent_episode_return_mean", "default_agent")) == root.peek("episode_return_mean")
+    assert root.peek(("module_episode_return_mean", "default_policy")) == root.peek("episode_return_mean")
+
+
+def test_a_runner_that_cannot_be_made_closes_its_environments() -> None:
+    closed: list[int] = []
+
+    class Closing(Counter):
+        def close(self) -> None:
+            closed.append(1)
+
+    class Broken(Settings):
+        def get_rl_module_spec(self, *args: Any, **kwargs: Any) -> Any:
+            raise RuntimeError("no such module")
+
+    with pytest.raises(RuntimeError, match="no such module"):
+        SingleAgentEnvRunner(config=Broken(lambda _: Closing()))
+    assert closed == [1, 1]
+
+
+def test_environments_in_processes_end_with_the_runner() -> None:
+    # Shared memory of multiprocessing would stay open in this process for the next array.
+    made = [lambda: Counter()] * 2
+    tested = runner(lambda _: gymnasium.vector.AsyncVectorEnv(made, shared_memory=False))
+    processes = tested.env.processes
+    assert tested.collect(env_steps=6).env_steps == 6
+    tested.make_env()  # as after a failure
+    assert not any(process.is_alive() for process in processes)
+    processes = tested.env.processes
+    tested.stop()
+    assert not any(process.is_alive() for process in processes)
+
+
 def test_without_numbers_the_configuration_says_how_much() -> None:
     assert runner(rollout_fragment_length=7).collect().env_steps == 14
     rollout = rollout_of(runner(batch_mode="complete_episodes").collect())
@@ -233,9 +301,12 @@ def test_environments_that_fail_again_and_again_are_given_up() -> None:
         tested.collect(env_steps=1)
 
 
+@pytest.mark.parametrize("callbacks", [RLlibCallback, Watching])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_recurrent_state_starts_anew_with_each_episode(mode: AutoresetMode) -> None:
-    tested = runner(vector([(3, 1, 4)], mode), module=Counting())
+def test_a_recurrent_state_starts_anew_with_each_episode(
+    mode: AutoresetMode, callbacks: Any, log: list[Any]
+) -> None:
+    tested = runner(vector([(3, 1, 4)], mode), module=Counting(), callbacks_class=callbacks)
     for steps in (5, 2, 4, 3):
         rollout = rollout_of(tested.collect(env_steps=steps))
         assert rollout.state_in is not None
