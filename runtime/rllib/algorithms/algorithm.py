@@ -35,6 +35,8 @@ from runtime.rllib.utils.metrics.metrics_logger import DEFAULT_STATS_CLS_LOOKUP,
 from runtime.tune import PlacementGroupFactory, Trainable
 from runtime.tune.registry import publish_envs
 
+logger = logging.getLogger(__name__)
+
 COMPONENT_LEARNER_GROUP = "learner_group"
 COMPONENT_ENV_RUNNER = "env_runner"
 COMPONENT_EVAL_ENV_RUNNER = "eval_env_runner"
@@ -149,6 +151,9 @@ class Algorithm(Checkpointable, Trainable):
         for each in (self.env_runner_group, self.eval_env_runner_group):
             if each is not None:
                 each.sync_weights(from_worker_or_learner_group=self.learner_group, inference_only=True)
+        for each in (self.env_runner_group, self.eval_env_runner_group):
+            if each is not None and config.validate_env_runners_after_construction:
+                each.validate()
 
     def _publish_envs(self) -> None:
         """Actors have to find environments that this process has registered."""
@@ -485,8 +490,12 @@ class Algorithm(Checkpointable, Trainable):
             ("learner_group", "shutdown"),
         ):
             part = self.__dict__.get(name)
-            if part is not None:
+            if part is None:
+                continue
+            try:
                 getattr(part, end)()
+            except Exception:  # the others are to end anyway
+                logger.exception("Ending the %s failed", name)
 
     # ---- experiments
 

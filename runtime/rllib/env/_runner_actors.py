@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 START = "_start"  # the tag of an actor's first call, which tells that it is up
 COLLECT, SYNC, EACH = "_collect", "_sync", "_each"  # tags of a group's own calls
+# So long, runners that sample or hang may keep those that end them waiting.
+STOP_S = 2.0
 # Imported once per node, before workers are forked: torch alone takes a second.
 MODULES = (
     "torch",
@@ -163,12 +165,13 @@ class RunnerActors:
 
         Raises:
             EnvRunnerFailedError: none can be started.
+            RayError: they were stopped.
             GetTimeoutError: none was up in that time.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not self.runners.ready:
-            if self._failure is not None and not self.runners.some_left():
-                raise self._failure
+            if not self.runners.some_left():
+                raise self._failure or RayError("The environment runners were stopped: none can sample")
             left = None if deadline is None else deadline - time.monotonic()
             if left is not None and left <= 0:
                 raise GetTimeoutError(f"No environment runner was up after {timeout_s} s")
@@ -187,8 +190,11 @@ class RunnerActors:
         self._died(number, attempt, reason, by_error=True)
 
     def stop(self) -> None:
-        """Ends all actors."""
+        """Ends all actors. Those that are up close their environments before, if they do so in `STOP_S`."""
         now = time.monotonic()
+        stopping = [self._handles[number].stop.remote() for number in self.runners.ready]
+        if stopping:
+            ray.wait(stopping, num_returns=len(stopping), timeout=STOP_S)
         for number, handle in self._handles.items():
             self.runners.remove(number, now)
             ray.kill(handle)
@@ -279,11 +285,14 @@ def _environment(config: Config) -> dict[str, Any] | None:
 
 
 def numbers_of(actors: RunnerActors, chosen: Sequence[int] | None, healthy_only: bool) -> list[int]:
-    """The runners to call: those, or all; only those that are up, or those that start, too."""
-    states = (RunnerState.READY,) if healthy_only else (RunnerState.READY, RunnerState.STARTING)
+    """The runners to call: those, or all. `healthy_only`: not those that take the place of one that died, until they
+    are up. The first ones are called while they start, too: their calls wait for that."""
     members = actors.runners.members
-    return [
-        number
-        for number in (members if chosen is None else chosen)
-        if number in members and members[number].state in states
-    ]
+
+    def is_called(number: int) -> bool:
+        runner = members[number]
+        starts = runner.state is RunnerState.STARTING and not (healthy_only and runner.attempt)
+        return starts or runner.state is RunnerState.READY
+
+    wanted = members if chosen is None else chosen
+    return [number for number in wanted if number in members and is_called(number)]

@@ -24,6 +24,7 @@ from runtime.rllib.env._vector import known_spaces
 from runtime.rllib.env.env_runner import Collected, EnvRunner
 from runtime.rllib.utils import metrics as names
 
+VALIDATION_S = 5.0
 CONNECTORS = (COMPONENT_ENV_TO_MODULE_CONNECTOR, COMPONENT_MODULE_TO_ENV_CONNECTOR)
 
 
@@ -62,6 +63,7 @@ class EnvRunnerGroup(RunnerCalls):
         self._weights_seq = 0
         self._paces: dict[str, float | None] = {}  # see Round
         self._state_ref: Any = None  # what new runners are told first
+        self._cannot_fail = False  # its environment was made here, and is one of gymnasium's
         self._creator = env_creator
         if env_creator is None and config.env is not None and not config.is_multi_agent:
             # Names are registered in this process only, so that remote runners get the function.
@@ -120,6 +122,7 @@ class EnvRunnerGroup(RunnerCalls):
             elif self._count:
                 self._spaces = self._known_spaces()
                 if self._spaces is not None:
+                    self._cannot_fail = self._config.observation_space is None
                     return self._spaces
                 number = self._actors.wait_for_one(self._config.env_runner_restore_timeout_s)
                 self._spaces = ray.get(self._actors.handle(number).get_spaces.remote())
@@ -222,6 +225,8 @@ class EnvRunnerGroup(RunnerCalls):
             if work.is_over(now):
                 self._paces[unit] = work.pace
                 return results
+            if not actors.runners.some_left():
+                raise RayError("The environment runners were stopped while they sampled")
             free = [number for number in actors.runners.ready if not actors.called(number, COLLECT)]
             for number, amount in work.calls(free, now):
                 actors.call(
@@ -397,6 +402,7 @@ class EnvRunnerGroup(RunnerCalls):
                 "get_state",
                 kwargs={"components": CONNECTORS},
                 local_env_runner=False,
+                remote_worker_ids=self.healthy_env_runner_ids(),  # others have nothing to tell
                 timeout_seconds=config.sample_timeout_s,
             )
         return {
@@ -443,8 +449,37 @@ class EnvRunnerGroup(RunnerCalls):
                 raise RayError(f"{num_workers} more environment runners did not come up in time")
             self._actors.pump(left)
 
+    def wait_for_one(self) -> None:
+        """Waits until a remote runner is up, if there are some.
+
+        Raises:
+            EnvRunnerFailedError: none can be started.
+            GetTimeoutError: none was up within `config.env_runner_restore_timeout_s`.
+        """
+        if self._count:
+            self._actors.wait_for_one(self._config.env_runner_restore_timeout_s)
+
+    def validate(self) -> None:
+        """Hears of runners that cannot start: waits until one is up, and at most `VALIDATION_S` longer for the others,
+        as there may be no room for them. Runners whose environment is gymnasium's own, and was made in this process,
+        too, are not waited for.
+
+        Raises:
+            EnvRunnerFailedError: one has failed.
+            GetTimeoutError: none was up within `config.env_runner_restore_timeout_s`.
+        """
+        if self._cannot_fail:
+            return
+        self.wait_for_one()
+        deadline = time.monotonic() + VALIDATION_S
+        while len(self.healthy_env_runner_ids()) < self.num_remote_env_runners():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return
+            self._actors.pump(left)
+
     def stop(self) -> None:
-        """Ends all runners."""
+        """Ends all runners. They close their environments."""
         self._actors.stop()
         if self._local is not None:
             self._local.stop()

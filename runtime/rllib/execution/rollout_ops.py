@@ -32,6 +32,7 @@ def synchronous_parallel_sample(
     Returns:
         The episodes; with `_return_metrics` a pair of them and of the runners' metrics.
     """
+    worker_set.wait_for_one()
     deadline = None if sample_timeout_s is None else time.monotonic() + sample_timeout_s
     has_remote = worker_set.num_remote_env_runners() > 0
     lists: list[list[Any]] = []

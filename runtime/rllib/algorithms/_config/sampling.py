@@ -150,7 +150,8 @@ class SamplingSettings(Settings):
             num_cpus_per_env_runner: CPUs of an actor.
             num_gpus_per_env_runner: GPUs of an actor, also a fraction.
             custom_resources_per_env_runner: other resources of an actor.
-            validate_env_runners_after_construction: whether `build_algo` waits until the actors have answered.
+            validate_env_runners_after_construction: whether `build_algo` raises the errors of actors that cannot start,
+                such as those of an environment's constructor; else `train` does.
             sample_timeout_s: the longest wait for one sample; what comes later is used by the next call.
             max_requests_in_flight_per_env_runner: calls that an actor may have waiting (asynchronous algorithms).
             env_to_module_connector: function of (env, spaces, device) that returns a connector or a list of them.

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from runtime.exceptions import RayTaskError
+from runtime.exceptions import RayError, RayTaskError
 from runtime.rllib.connectors.env_to_module import MeanStdFilter
 from runtime.rllib.env._runner_actors import EnvRunnerFailedError
 from runtime.rllib.env.env_runner_group import EnvRunnerGroup
@@ -223,3 +223,26 @@ def test_without_remote_runners_the_local_one_samples() -> None:
     assert group.local_env_runner.module.logits.tolist() == [7.0, 8.0]
     assert group.num_healthy_env_runners() == 1
     group.stop()
+
+
+class Closes(Counter):
+    """Leaves a file when it is closed."""
+
+    def __init__(self, context: Any) -> None:
+        super().__init__()
+        self.path = context["path"]
+
+    def close(self) -> None:
+        with open(os.path.join(self.path, str(os.getpid())), "w"):
+            pass
+
+
+def test_environments_of_actors_are_closed(tmp_path: Any) -> None:
+    config = Settings(Closes, env_config={"path": str(tmp_path)}, num_env_runners=2)
+    group = EnvRunnerGroup(config=config)
+    pids = group.foreach_env_runner(lambda runner: os.getpid(), local_env_runner=False)
+    assert len(pids) == 2, "runners are called while they start, too"
+    group.stop()
+    assert sorted(os.listdir(tmp_path)) == sorted(map(str, pids))
+    with pytest.raises(RayError, match="stopped"):
+        group.collect(env_steps=10)
