@@ -158,8 +158,13 @@ class AgentEpisodeLoop:
     def _cut(self) -> list[MultiAgentEpisode]:
         """The chunks so far of the episodes that go on; new chunks continue them."""
         chunks = [episode for episode in self._episodes if len(episode)]
+        modules = {} if self._runner.module is None else self._runner.module
+        # The next chunk of a recurrent module's episode begins with the state after this one.
+        own = int(any(module.is_stateful() for _, module in modules.items()))
         lookback = self._runner.config.episode_lookback_horizon
-        self._episodes = [episode.cut(lookback) if len(episode) else episode for episode in self._episodes]
+        self._episodes = [
+            episode.cut(lookback, own_steps=own) if len(episode) else episode for episode in self._episodes
+        ]
         for chunk in chunks:
             self._chunks.setdefault(chunk.id_, []).append(chunk)
             self._reports[chunk.id_] = reported(chunk, self._reports.get(chunk.id_))

@@ -222,7 +222,10 @@ class EpisodeLoop:
 
     def _cut(self) -> list[SingleAgentEpisode]:
         """The chunks so far of the episodes that go on; new chunks continue them."""
-        lookback = self._runner.config.episode_lookback_horizon
+        module = self._runner.module
+        # The next chunk of a recurrent module's episode begins with the state after this one.
+        least = int(module is not None and module.is_stateful())
+        lookback = max(least, self._runner.config.episode_lookback_horizon)
         chunks = []
         for lane, episode in enumerate(self._episodes):
             if not len(episode):

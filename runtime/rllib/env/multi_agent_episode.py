@@ -441,11 +441,12 @@ class MultiAgentEpisode(AgentItems):
         self._custom_data.update(other._custom_data)
         self.validate()
 
-    def cut(self, len_lookback_buffer: int = 0) -> MultiAgentEpisode:
+    def cut(self, len_lookback_buffer: int = 0, *, own_steps: int = 0) -> MultiAgentEpisode:
         """An episode without steps that continues this one. Hanging steps move there.
 
         Args:
             len_lookback_buffer: how many environment steps of this one are its lookback, if there are as many.
+            own_steps: how many steps of each agent it has at least, though they lie further back.
 
         Raises:
             ValueError: the episode is done.
@@ -459,6 +460,7 @@ class MultiAgentEpisode(AgentItems):
                 continue
             steps = self._steps[agent_id]
             back = len(steps) - 1 - bisect_left(steps, self.env_t - len_lookback_buffer, 0, len(steps) - 1)
+            back = max(back, min(own_steps, len(steps) - 1))
             result.agent_episodes[agent_id] = episode.cut(back)
             result._steps[agent_id] = steps[len(steps) - 1 - back :]
         result._hanging, self._hanging = self._hanging, {}

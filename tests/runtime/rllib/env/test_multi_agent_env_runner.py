@@ -359,6 +359,50 @@ def test_recurrent_modules() -> None:
     assert not second.state_in["h"][~went_on].any()
 
 
+class Turns(MultiAgentEnv):
+    """Two agents act in turns; an episode has 9 steps."""
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.possible_agents = self.agents = ["a", "c"]
+        self.observation_spaces = dict.fromkeys(self.agents, BOX)
+        self.action_spaces = dict.fromkeys(self.agents, CHOICE)
+
+    def _obs(self) -> dict[str, Any]:
+        return {self.agents[self.t % 2]: np.full(2, self.t, np.float32)}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[dict[Any, Any], dict[Any, Any]]:
+        self.t = 0
+        return self._obs(), {}
+
+    def step(self, action_dict: dict[Any, Any]) -> Any:
+        self.t += 1
+        return self._obs(), {}, {"__all__": self.t == 9}, {"__all__": False}, {}
+
+
+def test_states_of_agents_that_act_in_turns_survive_a_cut() -> None:
+    config = config_of(Turns, envs=1)
+    lstm = {"use_lstm": True, "lstm_cell_size": 5, "vf_share_layers": True}
+    config.rl_module(model_config={"fcnet_hiddens": [4], **lstm})
+    states: list[dict[Any, Any]] = []
+    for needs_episodes in (False, True):
+        runner = MultiAgentEnvRunner(config=config)
+        runner._needs_episodes = needs_episodes
+        mine: dict[Any, Any] = {}
+        for number in range(12):
+            for rollout in runner.collect(env_steps=3, explore=False).rollouts.values():
+                for segment, agent in enumerate(rollout.segments.agent_ids or ()):
+                    key = (number, agent, int(rollout.segments.t_started[segment]))
+                    mine[key] = rollout.state_in["h"][segment].ravel().tolist()
+        states.append(mine)
+    fast, slow = states
+    assert len(fast) >= 24
+    assert fast.keys() == slow.keys()
+    for key, value in fast.items():
+        assert slow[key] == pytest.approx(value)
+        assert any(value) == (key[2] > 0)
+
+
 def test_weights_and_state() -> None:
     runner, other = runner_of(), runner_of()
     runner.collect(env_steps=9)

@@ -307,6 +307,7 @@ def test_a_recurrent_state_starts_anew_with_each_episode(
     mode: AutoresetMode, callbacks: Any, log: list[Any]
 ) -> None:
     tested = runner(vector([(3, 1, 4)], mode), module=Counting(), callbacks_class=callbacks)
+    tested.config.episode_lookback_horizon = 0
     for steps in (5, 2, 4, 3):
         rollout = rollout_of(tested.collect(env_steps=steps))
         assert rollout.state_in is not None
