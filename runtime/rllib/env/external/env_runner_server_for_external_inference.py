@@ -55,7 +55,8 @@ class EnvRunnerServerForExternalInference(EnvRunner):
         self._counted = AgentMetrics(self.metrics, self.config)
         self._weights_seq = 0
         self.num_env_steps_sampled_lifetime = 0
-        self._chunks: dict[str, list[SingleAgentEpisode]] = {}  # delivered before, of episodes that go on
+        # Of episodes that go on: steps, return and seconds of what was delivered, which others may change.
+        self._reports: dict[str, tuple[int, float, float]] = {}
         self._changed = threading.Condition()  # guards what follows
         self._pending: list[SingleAgentEpisode] = []
         self._pending_steps = 0
@@ -149,22 +150,15 @@ class EnvRunnerServerForExternalInference(EnvRunner):
 
     def _log(self, episodes: list[SingleAgentEpisode]) -> None:
         for episode in episodes:
-            before = self._chunks.pop(episode.id_, [])
+            length, total, seconds = self._reports.pop(episode.id_, (0, 0.0, 0.0))
+            length, total = length + len(episode), total + episode.get_return()
+            seconds += episode.get_duration_s()
             if not episode.is_done:
-                self._chunks[episode.id_] = [*before, episode]
+                self._reports[episode.id_] = (length, total, seconds)
                 continue
-            chunks = [*before, episode]
-            length = sum(map(len, chunks))
-            seconds = sum(chunk.get_duration_s() for chunk in chunks)
-            returns = {DEFAULT_AGENT_ID: sum(chunk.get_return() for chunk in chunks)}
+            agent = DEFAULT_AGENT_ID
             self._counted.finished(
-                FinishedEpisode(
-                    length,
-                    seconds,
-                    returns,
-                    {DEFAULT_AGENT_ID: length},
-                    {DEFAULT_AGENT_ID: DEFAULT_MODULE_ID},
-                )
+                FinishedEpisode(length, seconds, {agent: total}, {agent: length}, {agent: DEFAULT_MODULE_ID})
             )
         steps = sum(map(len, episodes))
         self._counted.sampled(steps, {DEFAULT_MODULE_ID: {DEFAULT_AGENT_ID: steps}})
