@@ -111,6 +111,30 @@ def views(
     return episodes
 
 
+def data_dict(episode: Any) -> dict[str, Any]:
+    """See `SingleAgentEpisode.get_data_dict`."""
+    steps = len(episode)
+    terminateds, truncateds = [False] * steps, [False] * steps
+    if steps:
+        terminateds[-1], truncateds[-1] = episode.is_terminated, episode.is_truncated
+    rows: dict[str, Any] = {
+        Columns.T: [*range(episode.t_started, episode.t)],
+        Columns.EPS_ID: [episode.id_] * steps,
+        Columns.TERMINATEDS: terminateds,
+        Columns.TRUNCATEDS: truncateds,
+    }
+    if episode.is_numpy:
+        rows = {name: np.array(values) for name, values in rows.items()}
+    return {
+        **rows,
+        Columns.OBS: episode.get_observations(slice(0, steps)),
+        Columns.INFOS: episode.get_infos(slice(0, steps)),
+        Columns.ACTIONS: episode.get_actions(),
+        Columns.REWARDS: episode.get_rewards(),
+        **episode.get_extra_model_outputs(),
+    }
+
+
 def _columns_of(episode: Any, initial_state: Any) -> tuple[dict[str, Any], Any, Any]:
     """Its columns, its last observation and the state before its first step."""
     steps = len(episode)

@@ -12,9 +12,8 @@ import numpy as np
 
 from runtime.rllib._core import trees
 from runtime.rllib._core.rollout import Rollout
-from runtime.rllib.core.columns import Columns
 from runtime.rllib.env._episode_rollouts import to_rollout as to_rollout
-from runtime.rllib.env._episode_rollouts import views
+from runtime.rllib.env._episode_rollouts import data_dict, views
 from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer as Buffer
 from runtime.rllib.policy.sample_batch import SampleBatch
 
@@ -511,26 +510,7 @@ class SingleAgentEpisode:
     def get_data_dict(self) -> dict[str, Any]:
         """The steps as columns: "obs", "infos", "actions", "rewards", "terminateds", "truncateds", "t", "eps_id" and
         the module's outputs. Lists, or arrays once `to_numpy` was called."""
-        steps = len(self)
-        terminateds, truncateds = [False] * steps, [False] * steps
-        if steps:
-            terminateds[-1], truncateds[-1] = self.is_terminated, self.is_truncated
-        rows: dict[str, Any] = {
-            Columns.T: [*range(self.t_started, self.t)],
-            Columns.EPS_ID: [self.id_] * steps,
-            Columns.TERMINATEDS: terminateds,
-            Columns.TRUNCATEDS: truncateds,
-        }
-        if self.is_numpy:
-            rows = {name: np.array(values) for name, values in rows.items()}
-        return {
-            **rows,
-            Columns.OBS: self.get_observations(slice(0, steps)),
-            Columns.INFOS: self.get_infos(slice(0, steps)),
-            Columns.ACTIONS: self.get_actions(),
-            Columns.REWARDS: self.get_rewards(),
-            **self.get_extra_model_outputs(),
-        }
+        return data_dict(self)
 
     def get_sample_batch(self) -> SampleBatch:
         """`get_data_dict` as a `SampleBatch`."""

@@ -246,3 +246,39 @@ def test_environments_of_actors_are_closed(tmp_path: Any) -> None:
     assert sorted(os.listdir(tmp_path)) == sorted(map(str, pids))
     with pytest.raises(RayError, match="stopped"):
         group.collect(env_steps=10)
+
+
+class Broken(Counter):
+    """An environment that only actors cannot make."""
+
+    def __init__(self, context: Any) -> None:
+        super().__init__()
+        if context.worker_index == context["broken"]:
+            raise ValueError("no such simulator")
+
+
+def test_errors_of_environments_come_when_runners_are_validated() -> None:
+    spaces = {"observation_space": Counter.observation_space, "action_space": Counter.action_space}
+    group = EnvRunnerGroup(config=Settings(Broken, env_config={"broken": 2}, num_env_runners=2, **spaces))
+    assert group.get_spaces()["default_policy"][1] == Counter.action_space  # asks no runner
+    with pytest.raises(EnvRunnerFailedError, match="no such simulator"):
+        group.validate()
+    group.stop()
+
+
+def test_validation_does_not_wait_for_runners_that_there_is_no_room_for(
+    group: EnvRunnerGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runtime.rllib.env.env_runner_group.VALIDATION_S", 0.05)
+    room = int(ray.cluster_resources()["CPU"]) - group.num_remote_env_runners()
+    config = Settings(Broken, env_config={"broken": None}, num_env_runners=2, num_cpus_per_env_runner=room)
+    tested = EnvRunnerGroup(config=config)
+    tested.validate()
+    assert len(tested.healthy_env_runner_ids()) == 1
+    tested.stop()
+
+
+def test_episodes_of_runners_that_still_start() -> None:
+    group = EnvRunnerGroup(config=Settings(lambda _: Counter(), num_env_runners=1))
+    assert sum(map(len, synchronous_parallel_sample(worker_set=group, max_env_steps=10))) >= 10
+    group.stop()
