@@ -187,7 +187,11 @@ def _ours(task: Task, seed: int) -> Curve:
     if task.fragment:
         runners["rollout_fragment_length"] = task.fragment
     config.env_runners(**runners).training(**task.ours).debugging(seed=seed)
-    model: dict[str, Any] = {"fcnet_hiddens": list(task.hiddens), "fcnet_activation": task.activation}
+    model: dict[str, Any] = {
+        "fcnet_hiddens": list(task.hiddens),
+        "fcnet_activation": task.activation,
+        "vf_share_layers": False,
+    }
     if task.is_atari:
         model = {
             "conv_filters": [[32, 8, 4], [64, 4, 2], [64, 3, 1]],
