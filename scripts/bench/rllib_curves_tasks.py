@@ -181,8 +181,10 @@ def _ours(task: Task, seed: int) -> Curve:
             policies={f"p{i}" for i in range(task.agents)},
             policy_mapping_fn=lambda agent, *args, **kwargs: f"p{agent}",
         )
+    elif task.is_atari:
+        config.environment(_images, env_config={"game": task.env})
     else:
-        config.environment(_images if task.is_atari else task.env, env_config={"id": task.env})
+        config.environment(task.env)
     runners: dict[str, Any] = {"num_env_runners": 0, "num_envs_per_env_runner": task.envs}
     if task.fragment:
         runners["rollout_fragment_length"] = task.fragment
@@ -295,7 +297,7 @@ def _images(config: Any) -> Any:
     from runtime.rllib.env.wrappers.atari_wrappers import wrap_atari_for_new_api_stack
 
     register_atari()
-    return wrap_atari_for_new_api_stack(gymnasium.make(config["id"], **ATARI), dim=84, framestack=4)
+    return wrap_atari_for_new_api_stack(gymnasium.make(config["game"], **ATARI), dim=84, framestack=4)
 
 
 def _several(env_id: str, count: int) -> type[Any]:
