@@ -63,7 +63,8 @@ class APPOTorchLearner(APPOLearner, IMPALATorchLearner):
         targets = self.targets(config, batch, old_logp, values)
 
         behavior_ratio = torch.exp(behavior_logp - old_logp).clamp(max=config.target_worker_clipping)
-        ratio = behavior_ratio * torch.exp(logp - behavior_logp)
+        # Masked rows have actions that nobody took: an overflow there would make the gradients of all rows NaN.
+        ratio = behavior_ratio * torch.exp(torch.where(mask, logp - behavior_logp, 0))
         clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
         gain = mean(torch.minimum(ratio * targets.advantages, clipped * targets.advantages), mask)
         vf_loss = 0.5 * mean((values - targets.values).square(), mask)
