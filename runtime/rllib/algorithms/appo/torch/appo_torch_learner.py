@@ -37,11 +37,14 @@ class APPOTorchLearner(APPOLearner, IMPALATorchLearner):
         minibatch_size: int | None,
         shuffle: bool,
     ) -> Iterator[Batch]:
-        """Minibatches of kept batches: for each that comes, as many uses as one may have."""
+        """Minibatches of kept batches, chosen at random: for each that comes, as many uses as one may have."""
         batches = [batch]
         if self._buffer is not None:
             self._buffer.add(batch)
-            batches = [self._buffer.sample() for _ in range(self._buffer.iterations_per_batch)]
+            # While the buffer fills, each batch that comes makes for one use only: without a reserve, all uses of a
+            # batch would follow one another, and the updates would fit it rather than the policy's experience.
+            uses = self._buffer.iterations_per_batch if self._buffer.is_full else 1
+            batches = [each for each in (self._buffer.sample() for _ in range(uses)) if each is not None]
         for each in batches:
             for module_id, columns in each.items():
                 rows = int(self._steps_in(columns)) * num_epochs
