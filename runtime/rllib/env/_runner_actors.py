@@ -279,11 +279,15 @@ def _environment(config: Config) -> dict[str, Any] | None:
 
 
 def numbers_of(actors: RunnerActors, chosen: Sequence[int] | None, healthy_only: bool) -> list[int]:
-    """The runners to call: those, or all; only those that are up, or those that start, too."""
-    states = (RunnerState.READY,) if healthy_only else (RunnerState.READY, RunnerState.STARTING)
+    """The runners to call: those, or all; of those that start, only the first actor of a place if `healthy_only`: its
+    calls wait until it is up, as nothing has gone wrong with it yet."""
     members = actors.runners.members
-    return [
-        number
-        for number in (members if chosen is None else chosen)
-        if number in members and members[number].state in states
-    ]
+    found = []
+    for number in members if chosen is None else chosen:
+        runner = members.get(number)
+        if runner is None:
+            continue
+        starts = runner.state is RunnerState.STARTING and not (healthy_only and runner.attempt)
+        if starts or runner.state is RunnerState.READY:
+            found.append(number)
+    return found

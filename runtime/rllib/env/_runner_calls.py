@@ -44,7 +44,7 @@ class RunnerCalls:
             func: a function of the runner, a method's name, or a list of them: one per remote runner.
             kwargs: further arguments.
             local_env_runner: whether to call the local runner, too; its result is the first.
-            healthy_only: whether to leave out runners that still start.
+            healthy_only: whether to leave out runners that start anew after a failure.
             remote_worker_ids: the remote runners; by default all.
             timeout_seconds: how long to wait; None: as long as it takes. Results that are later are left out.
             return_obj_refs: whether to give references instead of values for remote runners.

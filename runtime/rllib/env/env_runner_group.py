@@ -397,6 +397,7 @@ class EnvRunnerGroup(RunnerCalls):
                 "get_state",
                 kwargs={"components": CONNECTORS},
                 local_env_runner=False,
+                remote_worker_ids=self.healthy_env_runner_ids(),  # waits for none that starts
                 timeout_seconds=config.sample_timeout_s,
             )
         return {
