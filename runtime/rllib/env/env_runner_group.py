@@ -468,9 +468,9 @@ def _default_class(config: Config) -> type:
 
 
 def _weights_of(source: Any, policies: Collection[str] | None, inference_only: bool) -> Any:
-    """A learner group's weights by module, or a runner's."""
+    """A learner group's weights by module, or a runner's; they may be views, to be copied at once."""
     if hasattr(source, "get_weights"):
-        return source.get_weights(policies, inference_only=inference_only)
-    return source.get_state(components=COMPONENT_RL_MODULE, inference_only=inference_only)[
+        return source.get_weights(policies, inference_only=inference_only, copy=False)
+    return source.get_state(components=COMPONENT_RL_MODULE, inference_only=inference_only, copy=False)[
         COMPONENT_RL_MODULE
     ]
