@@ -100,6 +100,7 @@ class Evaluation:
             group.foreach_env_runner(
                 "forget_episodes",
                 local_env_runner=group.num_remote_workers() == 0,
+                remote_worker_ids=group.healthy_env_runner_ids(),  # those that start have no episodes
                 timeout_seconds=config.evaluation_sample_timeout_s,
             )
 

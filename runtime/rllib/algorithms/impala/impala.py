@@ -269,7 +269,7 @@ class _Weights:
     def __init__(self, weights: dict[str, Any]) -> None:
         self._weights = weights
 
-    def get_weights(self, policies: Any = None, *, inference_only: bool = False) -> dict[str, Any]:
+    def get_weights(self, policies: Any = None, **_: Any) -> dict[str, Any]:
         """The weights by module."""
         return {name: each for name, each in self._weights.items() if policies is None or name in policies}
 

@@ -364,6 +364,7 @@ class LearnerGroup(Checkpointable):
         *,
         policies: Collection[ModuleID] | None = None,
         inference_only: bool = False,
+        **kwargs: Any,
     ) -> dict[ModuleID, Any]:
         """Module id -> weights, NumPy arrays by name.
 
@@ -371,11 +372,12 @@ class LearnerGroup(Checkpointable):
             module_ids: the modules; None: all.
             policies: the same, under the name that environment runners use.
             inference_only: without what only training needs.
+            kwargs: for the modules' `get_state`, such as `copy`.
         """
         module_ids = policies if module_ids is None else module_ids
         base = f"{COMPONENT_LEARNER}/{COMPONENT_RL_MODULE}"
         components = base if module_ids is None else [f"{base}/{module_id}" for module_id in module_ids]
-        state = self.get_state(components, inference_only=inference_only)
+        state = self.get_state(components, inference_only=inference_only, **kwargs)
         return state[COMPONENT_LEARNER][COMPONENT_RL_MODULE]
 
     def set_weights(self, weights: dict[ModuleID, Any]) -> None:

@@ -219,12 +219,17 @@ class MultiRLModule(RLModule):
         inference_only: bool = False,
         **kwargs: Any,
     ) -> dict[ModuleID, Any]:
-        """Module id -> its state, of the modules that `components` and `not_components` select."""
+        """Module id -> its state, of the modules that `components` and `not_components` select.
+
+        Args:
+            inference_only, kwargs: for the modules' `get_state`.
+        """
         return {
             module_id: module.get_state(
                 components=self._get_subcomponents(module_id, components),
                 not_components=self._get_subcomponents(module_id, not_components),
                 inference_only=inference_only,
+                **kwargs,
             )
             for module_id, module in self.get_checkpointable_components()
             if self._check_component(module_id, components, not_components)

@@ -30,7 +30,7 @@ class Weights:
     def __init__(self, logits: Any) -> None:
         self.logits = np.asarray(logits, np.float32)
 
-    def get_weights(self, policies: Any = None, inference_only: bool = False) -> dict[str, Any]:
+    def get_weights(self, policies: Any = None, **_: Any) -> dict[str, Any]:
         return {"default_policy": {"logits": self.logits}}
 
 
@@ -45,6 +45,16 @@ def group(session: None) -> Iterator[EnvRunnerGroup]:
 def wait_for(group: EnvRunnerGroup, count: int) -> None:
     while group.num_healthy_remote_workers() < count:  # the test's own timeout ends it
         group._actors.pump(0.1)
+
+
+def test_functions_reach_runners_that_still_start() -> None:
+    group = EnvRunnerGroup(config=Settings(lambda _: Counter(), num_env_runners=2))
+    try:
+        assert group.num_healthy_remote_workers() == 0
+        numbers = group.foreach_env_runner(lambda runner: runner.worker_index, local_env_runner=False)
+        assert numbers == [1, 2]
+    finally:
+        group.stop()
 
 
 def test_runners_share_the_work(group: EnvRunnerGroup) -> None:

@@ -151,6 +151,9 @@ def test_a_local_group_is_one_learner_in_this_process(session: None, tmp_path: p
     weights = group.get_weights(["default_policy"], inference_only=True)
     assert equal(result["_rl_module_state_after_update"]["default_policy"], weights["default_policy"])
     assert not any("critic" in name for name in weights["default_policy"])
+    views = group.get_weights(copy=False)["default_policy"]
+    group.update(rollouts={"default_policy": rows()})
+    assert equal(views, group.get_weights()["default_policy"])
     group.save_to_path(tmp_path)
     again = LearnerGroup.from_checkpoint(tmp_path)
     assert equal(again.get_weights()["default_policy"], group.get_weights()["default_policy"])

@@ -48,6 +48,15 @@ def multi(*module_ids: str) -> MultiRLModule:
     return built
 
 
+def test_states_are_copies_or_views() -> None:
+    module = multi()
+    kept, seen = module.get_state(), module.get_state(copy=False)
+    with torch.no_grad():
+        module["a"].layer.bias.fill_(7)  # type: ignore[attr-defined]
+    assert seen["a"]["layer.bias"].tolist() == [7, 7, 7]
+    assert kept["a"]["layer.bias"].tolist() != [7, 7, 7]
+
+
 def test_forward_passes_go_to_the_modules() -> None:
     module = multi()
     obs = torch.ones(4, 2)
