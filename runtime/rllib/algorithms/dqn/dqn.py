@@ -210,7 +210,10 @@ class DQNConfig(ReplayConfig):
         super().validate()
         self._validate_replay()
         if self.noisy:
-            self._value_error("noisy=True is not supported: explore with config.training(epsilon=...).")
+            self._value_error(
+                "noisy=True belongs to the old API stack, whose networks had noisy layers: explore with "
+                "config.training(epsilon=...)."
+            )
         if self.before_learn_on_batch is not None:
             self._value_error("before_learn_on_batch belongs to the old API stack: use a learner_connector.")
         if self.td_error_loss_fn not in ("huber", "mse"):

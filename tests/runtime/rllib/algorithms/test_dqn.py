@@ -284,7 +284,7 @@ def test_settings_have_rllibs_defaults_and_merge() -> None:
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"noisy": True}, "noisy=True is not supported"),
+        ({"noisy": True}, "noisy=True belongs to the old API stack"),
         ({"td_error_loss_fn": "l1"}, "'huber' or 'mse', not 'l1'"),
         ({"num_atoms": 5, "v_min": 1.0, "v_max": 1.0}, "v_min below v_max"),
         ({"n_step": 0}, "n_step must be"),
