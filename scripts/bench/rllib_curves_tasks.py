@@ -123,6 +123,7 @@ TASKS: dict[str, Task] = {
             "num_steps_sampled_before_learning_starts": 1000,
             "target_network_update_freq": 500,
             "epsilon": [(0, 1.0), (5000, 0.05)],
+            "grad_clip": 10.0,  # as theirs is by default
             "double_q": False,
             "dueling": False,
             "n_step": 1,

@@ -163,6 +163,7 @@ class Trainers:
             double_q=False,
             dueling=False,
             n_step=1,
+            grad_clip=10.0,
             replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 50_000},
         )
         return Trainer(config.reporting(min_sample_timesteps_per_iteration=1000))
