@@ -167,7 +167,8 @@ class DQNConfig(ReplayConfig):
             dueling: whether state values and advantages have a head each.
             hiddens: accepted, without effect: heads are set by `rl_module(model_config=...)`.
             double_q: whether the online network chooses the action whose target value counts.
-            n_step: steps whose rewards are summed up, or a pair of bounds to draw them from.
+            n_step: steps whose rewards are summed up, or a pair of bounds to draw them from. Sequences of recurrent
+                modules are trained on with single steps, whatever it is.
             before_learn_on_batch: must be None.
             training_intensity: rows trained on per env step sampled; None: one update per sample.
             td_error_loss_fn: "huber" or "mse"; distributions always have the cross-entropy.
