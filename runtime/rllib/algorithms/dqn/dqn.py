@@ -36,7 +36,10 @@ from runtime.rllib.utils.metrics import (
 from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
 from runtime.rllib.utils.replay_buffers.episode_replay_buffer import EpisodeReplayBuffer
 from runtime.rllib.utils.replay_buffers.prioritized_episode_buffer import PrioritizedEpisodeReplayBuffer
-from runtime.rllib.utils.replay_buffers.utils import make_replay_buffer
+from runtime.rllib.utils.replay_buffers.utils import (
+    make_replay_buffer,
+    update_priorities_in_episode_replay_buffer,
+)
 from runtime.rllib.utils.schedules.scheduler import Scheduler
 
 
@@ -373,7 +376,14 @@ class DQN(Algorithm):
             )
             stopwatch.lap(REPLAY_BUFFER_SAMPLE_TIMER)
             results: list[Any] = self.learner_group.update(episodes=episodes, timesteps=timesteps)
+            errors = _pop_errors(results)
+            if config.num_learners == 0:
+                errors = {
+                    module_id: each.cpu() for module_id, each in self.learner_group._learner.td_errors.items()
+                }
             stopwatch.lap(LEARNER_UPDATE_TIMER)
+            update_priorities_in_episode_replay_buffer(replay_buffer=buffer, td_errors=errors)
+            stopwatch.lap(REPLAY_BUFFER_UPDATE_PRIOS_TIMER)
             return results
         batch = self._draw()
         stopwatch.lap(REPLAY_BUFFER_SAMPLE_TIMER)

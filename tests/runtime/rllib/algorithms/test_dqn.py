@@ -366,8 +366,12 @@ def test_a_short_training_reports_saves_and_goes_on(tmp_path: pathlib.Path) -> N
         each.stop()
 
 
-def test_priorities_follow_the_errors() -> None:
-    algo = small().build_algo()
+@pytest.mark.parametrize("has_connector", [False, True])
+def test_priorities_follow_the_errors(has_connector: bool) -> None:
+    config = small()
+    if has_connector:
+        config.training(learner_connector=lambda observation_space, action_space: [])
+    algo = config.build_algo()
     algo.train()
     buffer = algo.local_replay_buffer
     assert isinstance(buffer, PrioritizedEpisodeReplayBuffer)
