@@ -84,7 +84,7 @@ TASKS: dict[str, Task] = {
     "CartPole, PPO": _ppo("CartPole-v1", 50_000, 128),
     "Acrobot, PPO": _ppo("Acrobot-v1", 100_000, 256),
     "LunarLander, PPO": _ppo(
-        "LunarLander-v3", 300_000, 1024, 3e-4, gamma=0.999, lambda_=0.98, entropy=0.01, epochs=4, batch=64
+        "LunarLander-v3", 200_000, 1024, 3e-4, gamma=0.999, lambda_=0.98, entropy=0.01, epochs=4, batch=64
     ),
     "Pendulum, SAC": Task(
         "SAC",
@@ -203,7 +203,12 @@ def _ours(task: Task, seed: int) -> Curve:
             "head_fcnet_hiddens": list(task.hiddens),
             "vf_share_layers": True,
         }
-    config.rl_module(model_config=model)
+    if task.algorithm == "PPO":
+        from runtime.rllib.core.rl_module.rl_module import RLModuleSpec
+
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=_orthogonal(), model_config=model))
+    else:
+        config.rl_module(model_config=model)
     least = 0 if task.algorithm == "PPO" else task.steps // 30
     config.reporting(
         metrics_num_episodes_for_smoothing=WINDOW,
@@ -276,6 +281,25 @@ def _model(task: Task, seed: int) -> Curve:
 
     model.learn(task.steps, callback=Watch())
     return curve
+
+
+def _orthogonal() -> type[Any]:
+    """PPO's module with the initial weights that Stable-Baselines3 has: orthogonal, small for the policy's outputs."""
+    import torch
+
+    from runtime.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
+
+    class Orthogonal(DefaultPPOTorchRLModule):
+        def setup(self) -> None:
+            super().setup()
+            outputs = {0.01: self.pi, 1.0: self.vf}
+            last = {[*head.modules()][-1]: gain for gain, head in outputs.items()}
+            for layer in self.modules():
+                if isinstance(layer, torch.nn.Linear | torch.nn.Conv2d):
+                    torch.nn.init.orthogonal_(layer.weight, last.get(layer, 2**0.5))
+                    torch.nn.init.zeros_(layer.bias)
+
+    return Orthogonal
 
 
 def _activation(name: str) -> Callable[..., Any]:
