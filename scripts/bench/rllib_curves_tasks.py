@@ -127,7 +127,9 @@ TASKS: dict[str, Task] = {
             "train_batch_size_per_learner": 64,
             "num_steps_sampled_before_learning_starts": 1000,
             "target_network_update_freq": 500,
-            "epsilon": [(0, 1.0), (5000, 0.05)],
+            # They act at random until they learn, and only then by their schedule.
+            "epsilon": [(0, 1.0), (1000, 1.0), (1001, 1 - 0.95 * 1001 / 5000), (5000, 0.05)],
+            "grad_clip": 10.0,  # as theirs is by default
             "double_q": False,
             "dueling": False,
             "n_step": 1,

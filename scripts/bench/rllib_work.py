@@ -159,10 +159,12 @@ class Trainers:
             train_batch_size_per_learner=64,
             num_steps_sampled_before_learning_starts=1000,
             target_network_update_freq=500,
-            epsilon=[(0, 1.0), (3000, 0.05)],
+            # Stable-Baselines3 acts at random until it learns, and only then by its schedule.
+            epsilon=[(0, 1.0), (1000, 1.0), (1001, 1 - 0.95 * 1001 / 3000), (3000, 0.05)],
             double_q=False,
             dueling=False,
             n_step=1,
+            grad_clip=10.0,
             replay_buffer_config={"type": "EpisodeReplayBuffer", "capacity": 50_000},
         )
         return Trainer(config.reporting(min_sample_timesteps_per_iteration=1000))

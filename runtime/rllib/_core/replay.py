@@ -123,8 +123,14 @@ class ReplayRing:
         for name, column in self.columns.items():
             _write(column, places, rollout.columns[name])
         _write(self.columns["obs"], tail_places, rollout.final_obs)
+        first_places = places[segments.starts]
         if rollout.state_in is not None:
-            _write(self.state_in, places[segments.starts], rollout.state_in)
+            if self.state_in is None:  # the rollouts before had lost theirs
+                self.state_in = self._empty(rollout.state_in)
+            _write(self.state_in, first_places, rollout.state_in)
+        elif self.state_in is not None:
+            for leaf in trees.leaves(self.state_in):
+                leaf[first_places] = 0  # not what an overwritten segment began with
         if self._tree is not None:
             priority = self.max_priority if priority is None else priority
             weights = np.zeros(len(taken))
@@ -175,8 +181,6 @@ class ReplayRing:
         if missing:
             raise KeyError(f"The rollout has no column {missing[0]!r}; it has {sorted(rollout.columns)}")
         self.columns = {name: self._empty(rollout.columns[name]) for name in self.names}
-        if rollout.state_in is not None:
-            self.state_in = self._empty(rollout.state_in)
 
     def _empty(self, tree: Tree) -> Tree:
         """Room for all rows. The system gives memory to what is used of it, but may refuse more than it has."""
@@ -340,7 +344,7 @@ class ReplayRing:
     # State.
 
     def get_state(self) -> dict[str, Any]:
-        """Everything, as arrays; only the used slots."""
+        """Everything, as arrays; only the used slots. They are views: copy or pickle them before more is added."""
         used = min(self._head, self.slots)
         state = {name: getattr(self, name)[:used] for name in _ARRAYS}
         state |= {name: getattr(self, name) for name in _SCALARS}

@@ -20,27 +20,37 @@ class Recorder:
     """Buffers the rows of one environment runner and writes them under `config.output`.
 
     The rows are steps, or whole episodes with `output_write_episodes`. Without `output_max_rows_per_file`, each `add`
-    writes a file; with it, files of that many rows are written as they fill, and `close` writes what is left if
-    `output_write_remaining_data` is set.
+    writes a file, or several of about `output_max_file_size` bytes of columns; with it, files of that many rows are
+    written as they fill, and `close` writes what is left if `output_write_remaining_data` is set.
 
     Args:
         config: see its `offline_data`.
         environment: the name of the environment, a folder below `config.output`.
         runner: the number of the environment runner; files of different runners have different names.
+
+    Raises:
+        ValueError: `config.output` is no folder or URI.
     """
 
     def __init__(self, config: Config, environment: str, runner: int) -> None:
+        output = config.output
+        if output == "logdir" or not isinstance(output, str | os.PathLike):
+            raise ValueError(
+                f"config.offline_data(output={output!r}): give a folder or a URI. 'logdir' and functions that make an "
+                "OutputWriter belong to the old API stack."
+            )
         self._config = config
         self._folder = f"{str(config.output).rstrip('/')}/{environment}"
         self._runner = runner
         self._filesystem = storage.filesystem_of(config.output_filesystem, config.output_filesystem_kwargs)
         self._pending: list[pa.Table] = []
+        self._pending_rows = 0
         self._writes = 0
 
     @property
     def buffered_rows(self) -> int:
         """Rows that are not written yet."""
-        return sum(int(table.num_rows) for table in self._pending)
+        return self._pending_rows
 
     def add(self, rollouts: Mapping[ModuleID, Rollout]) -> None:
         """Takes the rows, and writes files as they fill.
@@ -51,9 +61,11 @@ class Recorder:
         for module_id, rollout in rollouts.items():
             if rollout.rows:
                 self._pending.append(self._table(module_id, rollout))
+                self._pending_rows += self._pending[-1].num_rows
         per_file = self._config.output_max_rows_per_file
         if not per_file:
-            self._write(self._take(None))
+            for part in _parts(self._take(None), self._config.output_max_file_size):
+                self._write(part)
             return
         while self.buffered_rows >= per_file:
             self._write(self._take(per_file))
@@ -83,6 +95,7 @@ class Recorder:
         taken = joined if rows is None else joined.slice(0, rows)
         left = joined.slice(taken.num_rows)
         self._pending = [left] if left.num_rows else []
+        self._pending_rows = left.num_rows
         return taken
 
     def _write(self, table: pa.Table | None) -> None:
@@ -101,6 +114,15 @@ class Recorder:
         if self._filesystem is not None:
             options["filesystem"] = self._filesystem
         getattr(runtime.data.from_arrow(table), config.output_write_method)(path, **options)
+
+
+def _parts(table: pa.Table | None, most_bytes: float | None) -> list[pa.Table]:
+    """The table in as few pieces of equal numbers of rows as have at most so many bytes each, or one row."""
+    if table is None:
+        return []
+    pieces = -(-table.nbytes // max(int(most_bytes), 1)) if most_bytes else 1
+    rows = -(-table.num_rows // max(pieces, 1))
+    return [table.slice(start, rows) for start in range(0, table.num_rows, rows)]
 
 
 def write_parquet(table: pa.Table, folder: str, lz4_columns: Any, filesystem: Any = None) -> None:

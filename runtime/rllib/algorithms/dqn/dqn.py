@@ -36,7 +36,10 @@ from runtime.rllib.utils.metrics import (
 from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
 from runtime.rllib.utils.replay_buffers.episode_replay_buffer import EpisodeReplayBuffer
 from runtime.rllib.utils.replay_buffers.prioritized_episode_buffer import PrioritizedEpisodeReplayBuffer
-from runtime.rllib.utils.replay_buffers.utils import make_replay_buffer
+from runtime.rllib.utils.replay_buffers.utils import (
+    make_replay_buffer,
+    update_priorities_in_episode_replay_buffer,
+)
 from runtime.rllib.utils.schedules.scheduler import Scheduler
 
 
@@ -167,7 +170,8 @@ class DQNConfig(ReplayConfig):
             dueling: whether state values and advantages have a head each.
             hiddens: accepted, without effect: heads are set by `rl_module(model_config=...)`.
             double_q: whether the online network chooses the action whose target value counts.
-            n_step: steps whose rewards are summed up, or a pair of bounds to draw them from.
+            n_step: steps whose rewards are summed up, or a pair of bounds to draw them from. Sequences of recurrent
+                modules are trained on with single steps, whatever it is.
             before_learn_on_batch: must be None.
             training_intensity: rows trained on per env step sampled; None: one update per sample.
             td_error_loss_fn: "huber" or "mse"; distributions always have the cross-entropy.
@@ -210,7 +214,10 @@ class DQNConfig(ReplayConfig):
         super().validate()
         self._validate_replay()
         if self.noisy:
-            self._value_error("noisy=True is not supported: explore with config.training(epsilon=...).")
+            self._value_error(
+                "noisy=True belongs to the old API stack, whose networks had noisy layers: explore with "
+                "config.training(epsilon=...)."
+            )
         if self.before_learn_on_batch is not None:
             self._value_error("before_learn_on_batch belongs to the old API stack: use a learner_connector.")
         if self.td_error_loss_fn not in ("huber", "mse"):
@@ -369,7 +376,14 @@ class DQN(Algorithm):
             )
             stopwatch.lap(REPLAY_BUFFER_SAMPLE_TIMER)
             results: list[Any] = self.learner_group.update(episodes=episodes, timesteps=timesteps)
+            errors = _pop_errors(results)
+            if config.num_learners == 0:
+                errors = {
+                    module_id: each.cpu() for module_id, each in self.learner_group._learner.td_errors.items()
+                }
             stopwatch.lap(LEARNER_UPDATE_TIMER)
+            update_priorities_in_episode_replay_buffer(replay_buffer=buffer, td_errors=errors)
+            stopwatch.lap(REPLAY_BUFFER_UPDATE_PRIOS_TIMER)
             return results
         batch = self._draw()
         stopwatch.lap(REPLAY_BUFFER_SAMPLE_TIMER)

@@ -89,7 +89,14 @@ class DQNLearner(Learner):
 
     def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
         """Removes a module and what is known about it."""
-        for known in (self.td_errors, self.last_update_ts_by_mid, self._target_pairs, self._latest):
+        for known in (
+            self.td_errors,
+            self.last_update_ts_by_mid,
+            self._target_pairs,
+            self._latest,
+            self._losses,
+            self._steps,
+        ):
             known.pop(module_id, None)
         return super().remove_module(module_id, **kwargs)
 

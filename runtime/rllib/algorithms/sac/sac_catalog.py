@@ -21,10 +21,16 @@ class SACCatalog(Catalog):
 
     Raises:
         UnsupportedSpaceException: the action space is neither Box nor Discrete.
+        ValueError: the networks should be recurrent.
     """
 
     def __init__(self, observation_space: Any, action_space: Any, model_config_dict: dict[str, Any]) -> None:
         super().__init__(observation_space, action_space, model_config_dict)
+        if model_config_dict["use_lstm"]:
+            raise ValueError(
+                "The default modules of SAC and of what builds on it have no memory: leave use_lstm False, and let the "
+                "environment stack its last observations"
+            )
         self.is_discrete = isinstance(action_space, gymnasium.spaces.Discrete)
         if not self.is_discrete and not isinstance(action_space, gymnasium.spaces.Box):
             raise UnsupportedSpaceException(f"SAC needs a Box or Discrete action space, not {action_space}")

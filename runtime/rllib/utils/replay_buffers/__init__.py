@@ -17,10 +17,22 @@ _MODULES = {
     "StorageUnit": "replay_buffer",
 }
 
+# Names of the old API stack -> what there is in their place.
+OLD = {
+    "FifoReplayBuffer": "EpisodeReplayBuffer",
+    "MultiAgentMixInReplayBuffer": "MultiAgentEpisodeReplayBuffer",
+    "MultiAgentPrioritizedReplayBuffer": "MultiAgentPrioritizedEpisodeReplayBuffer",
+    "MultiAgentReplayBuffer": "MultiAgentEpisodeReplayBuffer",
+    "ReplayMode": "the argument replay_mode of MultiAgentEpisodeReplayBuffer.sample",
+    "SimpleReplayBuffer": "EpisodeReplayBuffer",
+}
+
 __all__ = sorted(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
+    if name in OLD:
+        raise ImportError(f"{name} belongs to RLlib's old API stack, which is not here: use {OLD[name]}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)

@@ -151,7 +151,7 @@ class EpisodeReplayBuffer(ReplayBufferInterface):
             num_items: time steps of the batch; without it, `batch_size_B` rows or sequences.
             batch_size_B: rows, or sequences.
             batch_length_T: steps of a sequence; 0 or 1: single transitions.
-            n_step: see `ReplayRing.draw`.
+            n_step: see `ReplayRing.draw`; not for sequences.
             beta: exponent of the importance weights.
             gamma: discount of the rewards summed up over the steps.
             sample_episodes: give a `SingleAgentEpisode` per row instead of columns.

@@ -10,6 +10,7 @@ import numpy as np
 
 from runtime.rllib._core.types import ModuleID
 from runtime.rllib.utils import replay_buffers
+from runtime.rllib.utils.metrics import TD_ERROR_KEY
 from runtime.rllib.utils.replay_buffers.episode_replay_buffer import EpisodeReplayBuffer
 from runtime.rllib.utils.replay_buffers.prioritized_episode_buffer import PrioritizedEpisodeReplayBuffer
 from runtime.rllib.utils.replay_buffers.replay_buffer import ReplayBuffer
@@ -34,6 +35,8 @@ def make_replay_buffer(config: Mapping[str, Any], *, seed: int | None = None) ->
         cls = getattr(importlib.import_module(module), name)
     elif kind in replay_buffers.__all__:
         cls = getattr(replay_buffers, kind)
+    elif kind in replay_buffers.OLD:
+        raise ValueError(f"{kind} belongs to RLlib's old API stack: use {replay_buffers.OLD[kind]}")
     else:
         raise ValueError(f"There is no replay buffer {kind!r}; there are {', '.join(replay_buffers.__all__)}")
     if issubclass(cls, EpisodeReplayBuffer | ReplayBuffer):
@@ -41,16 +44,19 @@ def make_replay_buffer(config: Mapping[str, Any], *, seed: int | None = None) ->
     return cls(**arguments)
 
 
-def update_priorities_in_replay_buffer(replay_buffer: Any, td_errors: Mapping[ModuleID, Any]) -> None:
+def update_priorities_in_episode_replay_buffer(
+    *, replay_buffer: Any, td_errors: Mapping[ModuleID, Any]
+) -> None:
     """Set the priorities of the last sample to absolute temporal-difference errors, if the buffer has priorities.
 
     Args:
         replay_buffer: any buffer.
-        td_errors: [B] for each module id that was sampled.
+        td_errors: [B] for each module id that was sampled, or a dict that has these as "td_error".
     """
     if isinstance(replay_buffer, PrioritizedEpisodeReplayBuffer):
         for module_id, errors in td_errors.items():
-            replay_buffer.update_priorities(errors, module_id)
+            values = errors[TD_ERROR_KEY] if isinstance(errors, Mapping) else errors
+            replay_buffer.update_priorities(values, module_id)
 
 
 def sample_min_n_steps_from_buffer(

@@ -145,6 +145,27 @@ def test_sequences_follow_one_episode(fragments: Any, capacity: int, length: int
         assert not any(any(ends[step]) for step in obs[: count - 1])
 
 
+def test_rollouts_without_states_do_not_get_those_of_overwritten_rows() -> None:
+    ring = ReplayRing(8, rng=np.random.default_rng(1))
+    ring.add(segment(1, 5, 7, "terminated", state=True))
+    ring.add(segment(2, 0, 7, "terminated"))
+    batch = ring.draw_sequences(20, 7).columns
+    assert set(batch["obs"][:, 0].tolist()) == {2000}
+    assert not batch["state_in"]["h"].any()
+
+
+def test_a_rollout_larger_than_the_ring_may_come_first() -> None:
+    ring = ReplayRing(8, rng=np.random.default_rng(1))
+    ring.add(segment(1, 0, 20, "terminated", state=True))  # its first rows, and with them its state, are lost
+    ring.add(segment(2, 3, 6, "terminated", state=True))
+    states = {
+        (int(obs), float(state))
+        for batch in [ring.draw_sequences(40, 6).columns]
+        for obs, state in zip(batch["obs"][:, 0], batch["state_in"]["h"], strict=True)
+    }
+    assert states == {(2003, 2003.0)}
+
+
 def test_sequences_start_where_the_state_is_known_or_with_zeros() -> None:
     ring = ReplayRing(100, rng=np.random.default_rng(1))
     ring.add(concatenate([segment(1, 0, 10, state=True), segment(2, 0, 3, "truncated", state=True)]))

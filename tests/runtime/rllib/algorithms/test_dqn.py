@@ -284,7 +284,7 @@ def test_settings_have_rllibs_defaults_and_merge() -> None:
 @pytest.mark.parametrize(
     ("training", "message"),
     [
-        ({"noisy": True}, "noisy=True is not supported"),
+        ({"noisy": True}, "noisy=True belongs to the old API stack"),
         ({"td_error_loss_fn": "l1"}, "'huber' or 'mse', not 'l1'"),
         ({"num_atoms": 5, "v_min": 1.0, "v_max": 1.0}, "v_min below v_max"),
         ({"n_step": 0}, "n_step must be"),
@@ -366,8 +366,12 @@ def test_a_short_training_reports_saves_and_goes_on(tmp_path: pathlib.Path) -> N
         each.stop()
 
 
-def test_priorities_follow_the_errors() -> None:
-    algo = small().build_algo()
+@pytest.mark.parametrize("has_connector", [False, True])
+def test_priorities_follow_the_errors(has_connector: bool) -> None:
+    config = small()
+    if has_connector:
+        config.training(learner_connector=lambda observation_space, action_space: [])
+    algo = config.build_algo()
     algo.train()
     buffer = algo.local_replay_buffer
     assert isinstance(buffer, PrioritizedEpisodeReplayBuffer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import pathlib
 from typing import Any
@@ -209,6 +210,24 @@ def test_images_go_through_convolutions_before_they_meet_the_action() -> None:
     obs = torch.randint(0, 255, (5, 8, 8, 3), dtype=torch.uint8)
     out = module.forward_train({"obs": obs, "new_obs": obs, "actions": torch.zeros(5, 2)})
     assert out["qf_preds"].shape == out["q_curr"].shape == (5,)
+
+
+def test_recurrent_networks_are_refused() -> None:
+    config = SACConfig().rl_module(model_config={"use_lstm": True})
+    spec = config.get_default_rl_module_spec()
+    with pytest.raises(ValueError, match="leave use_lstm False"):
+        RLModuleSpec(spec.module_class, OBSERVATIONS, BOX, model_config=config.model_config).build()
+
+
+def test_a_critic_that_was_replaced_gets_no_gradient_from_the_policy_either() -> None:
+    module = module_of(learner(BOX))
+    batch = {"obs": torch.zeros(4, 3), "new_obs": torch.zeros(4, 3), "actions": torch.zeros(4, 2)}
+    module.forward_train(batch)
+    module.qf = copy.deepcopy(module.qf)
+    module.forward_train(batch)["q_curr"].sum().backward()
+    critics = [each for pair in module.q_networks() for network in pair for each in network.parameters()]
+    assert all(each.grad is None and each.requires_grad for each in critics)
+    assert all(each.grad is not None for each in module.pi.parameters())
 
 
 @pytest.mark.parametrize(

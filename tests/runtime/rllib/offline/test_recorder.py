@@ -6,6 +6,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from runtime.rllib import offline
+from runtime.rllib._core import tables
 from runtime.rllib._core.rollout import Rollout, Segments, concatenate
 from runtime.rllib._core.tables import rollout_from_table
 from runtime.rllib.offline.episode_files import decode_episodes
@@ -21,6 +23,7 @@ def settings(path, **changes):
         "output_write_method": "write_parquet",
         "output_write_method_kwargs": {},
         "output_compress_columns": ["obs"],
+        "output_max_file_size": None,
         "output_max_rows_per_file": None,
         "output_write_remaining_data": False,
     }
@@ -71,6 +74,37 @@ def test_files_have_the_rows_that_were_asked_for(tmp_path, writes_rest):
     assert recorder.buffered_rows == 3
     recorder.close()
     assert [table.num_rows for table in read(tmp_path).values()] == [4, 4, 4, 3][: 3 + writes_rest]
+
+
+def test_large_samples_are_split_by_bytes(tmp_path):
+    row_bytes = tables.table_from_rollout(rollout(0, rows=1))
+    most = 5 * sum(column.nbytes for column in row_bytes.values() if column.dtype.kind != "U")
+    recorder = Recorder(settings(tmp_path, output_max_file_size=most), "cartpole", 3)
+    recorder.add({"default_policy": rollout(0, rows=40)})
+    assert recorder.buffered_rows == 0
+    files = list(read(tmp_path).values())
+    assert len(files) > 5
+    assert sum(table.num_rows for table in files) == 40
+    assert max(table.num_rows for table in files) <= 5
+    recorder.add({"default_policy": rollout(1, rows=1)})
+    assert len(read(tmp_path)) == len(files) + 1
+
+
+@pytest.mark.parametrize("output", ["logdir", lambda context: None, 3])
+def test_the_old_stacks_outputs_are_refused(output):
+    with pytest.raises(ValueError, match="give a folder or a URI"):
+        Recorder(types.SimpleNamespace(output=output), "cartpole", 1)
+
+
+def test_old_names_say_what_there_is_instead():
+    for name, instead in {
+        "JsonReader": "input_read_method",
+        "JsonWriter": "output",
+        "DoublyRobust": "offline_evaluation_type",
+    }.items():
+        with pytest.raises(ImportError, match=f"{name} belongs to RLlib's old API stack.*{instead}"):
+            getattr(offline, name)
+    assert not hasattr(offline, "Nothing")
 
 
 def test_rows_may_be_whole_episodes(tmp_path):

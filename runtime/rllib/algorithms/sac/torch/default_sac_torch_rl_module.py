@@ -59,9 +59,7 @@ class DefaultSACTorchRLModule(TorchRLModule, DefaultSACRLModule):
         output[Columns.ACTION_DIST_INPUTS] = logits = self._policy(obs)
         actions, output[LOGP_RESAMPLED] = distribution.from_logits(logits).rsample_and_logp()
         # The policy's gradient goes through the actions; the Q networks learn from their own loss only.
-        parameters = [
-            each for networks in self.q_networks() for network in networks for each in network.parameters()
-        ]
+        parameters = self._q_parameters()
         for parameter in parameters:
             parameter.requires_grad_(False)
         try:
@@ -70,6 +68,15 @@ class DefaultSACTorchRLModule(TorchRLModule, DefaultSACRLModule):
             for parameter in parameters:
                 parameter.requires_grad_(True)
         return output
+
+    def _q_parameters(self) -> list[torch.nn.Parameter]:
+        """Of all Q networks. To look for them takes a few per cent of an update, so they are kept."""
+        networks = [network for pair in self.q_networks() for network in pair]
+        known: tuple[list[Any], list[torch.nn.Parameter]] | None = self.__dict__.get("_known_q_parameters")
+        if known is None or known[0] != networks:
+            known = (networks, [each for network in networks for each in network.parameters()])
+            self.__dict__["_known_q_parameters"] = known
+        return known[1]
 
     def _forward_train_discrete(self, batch: dict[str, Any]) -> dict[str, Any]:
         output: dict[str, Any] = {}

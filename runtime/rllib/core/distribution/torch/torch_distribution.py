@@ -171,7 +171,8 @@ class TorchSquashedGaussian(TorchDistribution):
         Raises:
             ValueError: `low` is not less than `high`.
         """
-        if not np.all(np.asarray(low) < np.asarray(high)):
+        is_number = type(low) is float and type(high) is float
+        if not (low < high if is_number else np.all(np.asarray(low) < np.asarray(high))):
             raise ValueError(f"low={low!r} must be less than high={high!r}")
         self.loc = torch.as_tensor(loc)
         self.scale = torch.as_tensor(scale).expand_as(self.loc)

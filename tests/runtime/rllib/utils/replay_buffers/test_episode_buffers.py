@@ -18,7 +18,10 @@ from runtime.rllib.utils.replay_buffers import (
     MultiAgentPrioritizedEpisodeReplayBuffer,
     PrioritizedEpisodeReplayBuffer,
 )
-from runtime.rllib.utils.replay_buffers.utils import make_replay_buffer, update_priorities_in_replay_buffer
+from runtime.rllib.utils.replay_buffers.utils import (
+    make_replay_buffer,
+    update_priorities_in_episode_replay_buffer,
+)
 
 
 def episode(number: int, length: int, terminated: bool = True) -> SingleAgentEpisode:
@@ -112,7 +115,10 @@ def test_each_module_has_its_own_steps() -> None:
     assert buffer.sample(5, modules_to_sample=["p1"]).keys() == {"p1"}
     batch = buffer.sample(50)
     errors = {module_id: np.where(columns["actions"] == 2, 5.0, 0.0) for module_id, columns in batch.items()}
-    update_priorities_in_replay_buffer(buffer, errors)
+    update_priorities_in_episode_replay_buffer(
+        replay_buffer=buffer, td_errors={"p0": errors["p0"], "p1": {"td_error": errors["p1"]}}
+    )
+    assert (buffer.sample(50, modules_to_sample=["p0"])["p0"]["actions"] == 2).all()
     assert (buffer.sample(50)["p1"]["actions"] == 2).all()
     with pytest.raises(NotImplementedError, match="'independent'"):
         buffer.sample(5, replay_mode="lockstep")
@@ -202,6 +208,10 @@ def test_errors_name_what_is_wrong() -> None:
         ValueError, match="There is no replay buffer 'Nothing'; there are EpisodeReplayBuffer"
     ):
         make_replay_buffer({"type": "Nothing"})
+    with pytest.raises(ValueError, match="old API stack: use MultiAgentPrioritizedEpisodeReplayBuffer"):
+        make_replay_buffer({"type": "MultiAgentPrioritizedReplayBuffer"})
+    with pytest.raises(ImportError, match="FifoReplayBuffer belongs to RLlib's old API stack"):
+        replay_buffers.FifoReplayBuffer  # noqa: B018
     with pytest.raises(TypeError, match="no argument 'aplha'"):
         PrioritizedEpisodeReplayBuffer(10, aplha=0.5)
     with pytest.raises(TypeError, match="no argument 'batch'"):
