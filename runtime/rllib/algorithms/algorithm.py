@@ -26,6 +26,8 @@ from runtime.rllib.utils.metrics import (
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
     NUM_ENV_STEPS_TRAINED_LIFETIME,
     NUM_TRAINING_STEP_CALLS_PER_ITERATION,
+    RESTORE_ENV_RUNNERS_TIMER,
+    RESTORE_EVAL_ENV_RUNNERS_TIMER,
     SYNCH_ENV_CONNECTOR_STATES_TIMER,
     TIMERS,
     TRAINING_ITERATION_TIMER,
@@ -206,17 +208,18 @@ class Algorithm(Checkpointable, Trainable):
             and (self._iteration + 1) % interval == 0
             and self.eval_env_runner_group is not None
         )
-        evaluated: dict[str, Any] | None
         if due and self.config.evaluation_parallel_to_training:
             with self._evaluation.beside_training() as evaluation:
                 self._train_iteration()
-            evaluated = evaluation.results()
+            evaluation.results()
         else:
             self._train_iteration()
-            evaluated = self.evaluate() if due else None
+            if due:
+                self.evaluate()
         results = self.metrics.compile()
-        if evaluated is not None:
-            results[EVALUATION_RESULTS] = evaluated
+        evaluated = self._evaluation.latest()
+        if evaluated:
+            results[EVALUATION_RESULTS] = results.get(EVALUATION_RESULTS, {}) | evaluated
         self._filler.complete(results, self)
         return results
 
@@ -244,8 +247,10 @@ class Algorithm(Checkpointable, Trainable):
         """Runners learn how much all of them have sampled, and what the others' connectors have learned."""
         config, group = self.config, self.env_runner_group
         has_connectors = config.env_to_module_connector or config.module_to_env_connector
-        if group is not None and (has_connectors or config.num_env_runners):
-            with self.metrics.log_time((TIMERS, SYNCH_ENV_CONNECTOR_STATES_TIMER)):
+        if group is None:
+            return
+        with self.metrics.log_time((TIMERS, SYNCH_ENV_CONNECTOR_STATES_TIMER)):
+            if has_connectors or config.num_env_runners:
                 group.sync_env_runner_states(config=config, env_steps_sampled=self._sampled())
 
     def _sampled(self) -> int:
@@ -258,7 +263,9 @@ class Algorithm(Checkpointable, Trainable):
     def _tell_of_new_runners(self, group: Any, is_evaluation: bool) -> None:
         if group is None:
             return
-        indices = group.probe_unhealthy_env_runners()
+        timer = RESTORE_EVAL_ENV_RUNNERS_TIMER if is_evaluation else RESTORE_ENV_RUNNERS_TIMER
+        with self.metrics.log_time((TIMERS, timer)):
+            indices = group.probe_unhealthy_env_runners()
         if indices:
             self.metrics.log_value(
                 (FAULT_TOLERANCE_STATS, "num_env_runners_recreated_lifetime"),

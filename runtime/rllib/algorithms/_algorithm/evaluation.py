@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from runtime.rllib.algorithms._algorithm.results import state_of
 from runtime.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     EVALUATION_ITERATION_TIMER,
@@ -33,6 +34,11 @@ class Evaluation:
     def __init__(self, algorithm: Any) -> None:
         self._algorithm = algorithm
         self._skips = 0
+        self._latest: dict[str, Any] = {}
+
+    def latest(self) -> dict[str, Any]:
+        """What the last evaluation gave, which is part of all results until the next one; empty before the first."""
+        return _copied(self._latest)
 
     def run(self) -> dict[str, Any]:
         """One evaluation in this thread. See `Algorithm.evaluate`."""
@@ -144,10 +150,13 @@ class Evaluation:
             metrics.delete(EVALUATION_RESULTS, key_error=False)
             results.setdefault(ENV_RUNNER_RESULTS, {})
             results[NUM_ENV_STEPS_SAMPLED_FOR_EVALUATION_THIS_ITER] = steps
-        algorithm._tell_of_new_runners(algorithm.eval_env_runner_group, is_evaluation=True)
+        group = algorithm.eval_env_runner_group
+        algorithm._tell_of_new_runners(group, is_evaluation=True)
+        results.update(state_of(group))
         algorithm._callbacks.call(
             "on_evaluate_end", algorithm=algorithm, metrics_logger=metrics, evaluation_metrics=results
         )
+        self._latest = _copied(results)
         return results
 
     def _count_skip(self, steps: int) -> None:
@@ -158,6 +167,10 @@ class Evaluation:
                 f"{self._skips} evaluations in a row gave no result within evaluation_sample_timeout_s="
                 f"{self._algorithm.config.evaluation_sample_timeout_s}. Raise it, or lower evaluation_duration."
             )
+
+
+def _copied(results: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, dict) else value for key, value in results.items()}
 
 
 class _Beside(threading.Thread):
