@@ -332,7 +332,7 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
         runner=runtime.remote(Runner),
         args=(runtime.put(setup),),
         options_of=partial(_options, [*preloads, *used_modules(trainable.trainable)]),
-        place=_placed,
+        place=_Places(),
         remove=_removed,
         leaves=is_class,
         reuses=tune.reuse_actors,
