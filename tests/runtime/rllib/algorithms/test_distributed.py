@@ -84,7 +84,7 @@ def test_an_experiment_by_name(session: Any, tmp_path: pathlib.Path) -> None:
             run_config=tune.RunConfig(
                 storage_path=str(tmp_path),
                 stop={"env_runners/num_env_steps_sampled_lifetime": 100},
-                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=2, checkpoint_at_end=True),
                 verbose=0,
             ),
         ).fit()
