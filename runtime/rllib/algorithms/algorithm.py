@@ -42,6 +42,19 @@ COMPONENT_ENV_RUNNER = "env_runner"
 COMPONENT_EVAL_ENV_RUNNER = "eval_env_runner"
 COMPONENT_METRICS_LOGGER = "metrics_logger"
 
+_REPLACED = {
+    "workers": "env_runner_group",
+    "evaluation_workers": "eval_env_runner_group",
+    "restore_workers": "restore_env_runners(env_runner_group)",
+    "export_model": "get_module(module_id).save_to_path(path)",
+    "export_policy_model": "get_module(module_id).save_to_path(path)",
+    "export_policy_checkpoint": "get_module(module_id).save_to_path(path)",
+    "get_default_policy_class": "AlgorithmConfig.get_default_learner_class() and get_default_rl_module_spec()",
+    "merge_algorithm_configs": "AlgorithmConfig.update_from_dict()",
+    "train_buffered": "train(), with reporting(min_time_s_per_iteration=...)",
+}
+"""Attributes of the old API stack, and what to use in their place."""
+
 
 class Algorithm(Checkpointable, Trainable):
     """An algorithm with its environment runners and learners.
@@ -260,12 +273,21 @@ class Algorithm(Checkpointable, Trainable):
         path = (LEARNER_RESULTS, "__all_modules__", NUM_ENV_STEPS_TRAINED_LIFETIME)
         return int(self.metrics.peek(path, default=0))
 
-    def _tell_of_new_runners(self, group: Any, is_evaluation: bool) -> None:
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        """Looks after a group's runners, for a training_step() of one's own that takes long; `train()` does it anyway.
+
+        Returns:
+            The numbers of runners that were replaced and are up. Callbacks have been told of them.
+        """
+        is_evaluation = env_runner_group is self.eval_env_runner_group
+        return self._tell_of_new_runners(env_runner_group, is_evaluation)
+
+    def _tell_of_new_runners(self, group: Any, is_evaluation: bool) -> list[int]:
         if group is None:
-            return
+            return []
         timer = RESTORE_EVAL_ENV_RUNNERS_TIMER if is_evaluation else RESTORE_ENV_RUNNERS_TIMER
         with self.metrics.log_time((TIMERS, timer)):
-            indices = group.probe_unhealthy_env_runners()
+            indices: list[int] = group.probe_unhealthy_env_runners()
         if indices:
             self.metrics.log_value(
                 (FAULT_TOLERANCE_STATS, "num_env_runners_recreated_lifetime"),
@@ -279,6 +301,7 @@ class Algorithm(Checkpointable, Trainable):
                 env_runner_indices=indices,
                 is_evaluation=is_evaluation,
             )
+        return indices
 
     def log_result(self, result: dict[str, Any]) -> None:
         """Called with every result, before it is returned."""
@@ -530,10 +553,10 @@ class Algorithm(Checkpointable, Trainable):
         """Belongs to the old API stack."""
         raise ValueError("remove_policy() belongs to the old API stack. Use remove_module(module_id).")
 
-    @property
-    def workers(self) -> Any:
-        """Belongs to the old API stack."""
-        raise AttributeError("workers belongs to the old API stack. Use env_runner_group.")
+    def __getattr__(self, name: str) -> Any:
+        if name in _REPLACED:
+            raise AttributeError(f"{name} belongs to the old API stack. Use {_REPLACED[name]}.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         if "config" not in self.__dict__:

@@ -400,8 +400,8 @@ def too_large(factory: PlacementGroupFactory, cluster: Mapping[str, float]) -> s
     has = ", ".join(f"{cluster.get(name, 0.0):g}" for name in lacking)
     return (
         f"A trial needs {needed} and all nodes together have {has}: trials wait until the cluster is larger. Otherwise "
-        f"stop with Ctrl-C and lower what one needs: tune.with_resources(...), or num_env_runners and num_learners of an "
-        f"algorithm. Its bundles: {factory.bundles}."
+        "stop with Ctrl-C and lower what one needs: tune.with_resources(...), or num_env_runners and num_learners of "
+        f"an algorithm. Its bundles: {factory.bundles}."
     )
 
 

@@ -20,6 +20,10 @@ from runtime.rllib.utils.metrics import (
 Samples = list[Any]  # of `Collected`
 
 
+MOST_WAIT_S = 10.0
+"""How long an error in training waits for the evaluation beside it, whose pieces take less unless runners hang."""
+
+
 class EvaluationError(RuntimeError):
     """Evaluations in a row gave no result."""
 
@@ -55,14 +59,21 @@ class Evaluation:
 
     @contextlib.contextmanager
     def beside_training(self) -> Iterator[_Beside]:
-        """Evaluates in another thread while the block runs. The object's `results` waits for the end."""
+        """Evaluates in another thread while the block runs. The object's `results` waits for the end.
+
+        After an error in the block nobody asks for results; the thread ends all the same before the runners can be
+        used again.
+        """
         self._before()
         beside = _Beside(self)
         beside.start()
         try:
             yield beside
-        finally:
+        except BaseException:
             beside.training_has_ended.set()
+            beside.join(MOST_WAIT_S)
+            raise
+        beside.training_has_ended.set()
 
     def _before(self) -> None:
         algorithm = self._algorithm

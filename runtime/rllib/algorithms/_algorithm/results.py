@@ -18,7 +18,6 @@ from runtime.rllib.utils.metrics import (
     NUM_EPISODES_LIFETIME,
 )
 
-
 OUTSTANDING = "actor_manager_num_outstanding_async_reqs"
 
 

@@ -109,6 +109,9 @@ REPLACED = {
     "local_tf_session_args": "torch; TensorFlow's settings do not exist",
     "minibatch_buffer_size": "training(num_epochs=..., minibatch_size=...)",
     "learner_queue_timeout": "learners(num_learners=...): nobody waits for a queue",
+    "rollouts": "env_runners(...)",
+    "exploration": "env_runners(explore=...), or an RLModule with its own _forward_exploration()",
+    "get_marl_module_spec": "get_multi_rl_module_spec(...)",
     "auto_wrap_old_gym_envs": "an environment of gymnasium's API",
 }
 """Settings of Ray's old API stack, and what to use in their place."""

@@ -89,5 +89,7 @@ def warn_of(name: str, value: Any, before: Any, stacklevel: int) -> None:
     if name not in WITHOUT_EFFECT or value is before or value == before:
         return
     warnings.warn(
-        f"{name}={value!r} has no effect here: {WITHOUT_EFFECT[name]}.", UserWarning, stacklevel=stacklevel + 1
+        f"{name}={value!r} has no effect here: {WITHOUT_EFFECT[name]}.",
+        UserWarning,
+        stacklevel=stacklevel + 1,
     )

@@ -330,6 +330,12 @@ def test_the_old_stack_says_what_to_use(call: Any, hint: str) -> None:
         call(PPO.__new__(PPO))
 
 
+def test_attributes_of_the_old_stack_say_what_to_use() -> None:
+    for name, other in (("workers", "env_runner_group"), ("export_policy_checkpoint", "get_module")):
+        with pytest.raises(AttributeError, match=other):
+            getattr(PPO.__new__(PPO), name)
+
+
 def test_connectors_are_part_of_a_checkpoint(built: Any, tmp_path: pathlib.Path) -> None:
     config = small().env_runners(env_to_module_connector=lambda env, spaces, device: MeanStdFilter())
     algo = built(config)
