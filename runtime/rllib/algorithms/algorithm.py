@@ -26,6 +26,8 @@ from runtime.rllib.utils.metrics import (
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
     NUM_ENV_STEPS_TRAINED_LIFETIME,
     NUM_TRAINING_STEP_CALLS_PER_ITERATION,
+    RESTORE_ENV_RUNNERS_TIMER,
+    RESTORE_EVAL_ENV_RUNNERS_TIMER,
     SYNCH_ENV_CONNECTOR_STATES_TIMER,
     TIMERS,
     TRAINING_ITERATION_TIMER,
@@ -41,6 +43,19 @@ COMPONENT_LEARNER_GROUP = "learner_group"
 COMPONENT_ENV_RUNNER = "env_runner"
 COMPONENT_EVAL_ENV_RUNNER = "eval_env_runner"
 COMPONENT_METRICS_LOGGER = "metrics_logger"
+
+_REPLACED = {
+    "workers": "env_runner_group",
+    "evaluation_workers": "eval_env_runner_group",
+    "restore_workers": "restore_env_runners(env_runner_group)",
+    "export_model": "get_module(module_id).save_to_path(path)",
+    "export_policy_model": "get_module(module_id).save_to_path(path)",
+    "export_policy_checkpoint": "get_module(module_id).save_to_path(path)",
+    "get_default_policy_class": "AlgorithmConfig.get_default_learner_class() and get_default_rl_module_spec()",
+    "merge_algorithm_configs": "AlgorithmConfig.update_from_dict()",
+    "train_buffered": "train(), with reporting(min_time_s_per_iteration=...)",
+}
+"""Attributes of the old API stack, and what to use in their place."""
 
 
 class Algorithm(Checkpointable, Trainable):
@@ -211,17 +226,18 @@ class Algorithm(Checkpointable, Trainable):
             and (self._iteration + 1) % interval == 0
             and self.eval_env_runner_group is not None
         )
-        evaluated: dict[str, Any] | None
         if due and self.config.evaluation_parallel_to_training:
             with self._evaluation.beside_training() as evaluation:
                 self._train_iteration()
-            evaluated = evaluation.results()
+            evaluation.results()
         else:
             self._train_iteration()
-            evaluated = self.evaluate() if due else None
+            if due:
+                self.evaluate()
         results = self.metrics.compile()
-        if evaluated is not None:
-            results[EVALUATION_RESULTS] = evaluated
+        evaluated = self._evaluation.latest()
+        if evaluated:
+            results[EVALUATION_RESULTS] = results.get(EVALUATION_RESULTS, {}) | evaluated
         self._filler.complete(results, self)
         return results
 
@@ -249,8 +265,10 @@ class Algorithm(Checkpointable, Trainable):
         """Runners learn how much all of them have sampled, and what the others' connectors have learned."""
         config, group = self.config, self.env_runner_group
         has_connectors = config.env_to_module_connector or config.module_to_env_connector
-        if group is not None and (has_connectors or config.num_env_runners):
-            with self.metrics.log_time((TIMERS, SYNCH_ENV_CONNECTOR_STATES_TIMER)):
+        if group is None:
+            return
+        with self.metrics.log_time((TIMERS, SYNCH_ENV_CONNECTOR_STATES_TIMER)):
+            if has_connectors or config.num_env_runners:
                 group.sync_env_runner_states(config=config, env_steps_sampled=self._sampled())
 
     def _sampled(self) -> int:
@@ -260,10 +278,21 @@ class Algorithm(Checkpointable, Trainable):
         path = (LEARNER_RESULTS, "__all_modules__", NUM_ENV_STEPS_TRAINED_LIFETIME)
         return int(self.metrics.peek(path, default=0))
 
-    def _tell_of_new_runners(self, group: Any, is_evaluation: bool) -> None:
+    def restore_env_runners(self, env_runner_group: Any) -> list[int]:
+        """Looks after a group's runners, for a training_step() of one's own that takes long; `train()` does it anyway.
+
+        Returns:
+            The numbers of runners that were replaced and are up. Callbacks have been told of them.
+        """
+        is_evaluation = env_runner_group is self.eval_env_runner_group
+        return self._tell_of_new_runners(env_runner_group, is_evaluation)
+
+    def _tell_of_new_runners(self, group: Any, is_evaluation: bool) -> list[int]:
         if group is None:
-            return
-        indices = group.probe_unhealthy_env_runners()
+            return []
+        timer = RESTORE_EVAL_ENV_RUNNERS_TIMER if is_evaluation else RESTORE_ENV_RUNNERS_TIMER
+        with self.metrics.log_time((TIMERS, timer)):
+            indices: list[int] = group.probe_unhealthy_env_runners()
         if indices:
             self.metrics.log_value(
                 (FAULT_TOLERANCE_STATS, "num_env_runners_recreated_lifetime"),
@@ -277,6 +306,7 @@ class Algorithm(Checkpointable, Trainable):
                 env_runner_indices=indices,
                 is_evaluation=is_evaluation,
             )
+        return indices
 
     def log_result(self, result: dict[str, Any]) -> None:
         """Called with every result, before it is returned."""
@@ -532,10 +562,10 @@ class Algorithm(Checkpointable, Trainable):
         """Belongs to the old API stack."""
         raise ValueError("remove_policy() belongs to the old API stack. Use remove_module(module_id).")
 
-    @property
-    def workers(self) -> Any:
-        """Belongs to the old API stack."""
-        raise AttributeError("workers belongs to the old API stack. Use env_runner_group.")
+    def __getattr__(self, name: str) -> Any:
+        if name in _REPLACED:
+            raise AttributeError(f"{name} belongs to the old API stack. Use {_REPLACED[name]}.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __repr__(self) -> str:
         if "config" not in self.__dict__:

@@ -332,7 +332,7 @@ def _setting(trainable: Equipped, definition: Definition, folder: Folder, rules:
         runner=runtime.remote(Runner),
         args=(runtime.put(setup),),
         options_of=partial(_options, [*preloads, *used_modules(trainable.trainable)]),
-        place=_placed,
+        place=_Places(),
         remove=_removed,
         leaves=is_class,
         reuses=tune.reuse_actors,
@@ -373,11 +373,36 @@ def _options(modules: Sequence[str], factory: PlacementGroupFactory, group: Any)
     return options
 
 
-def _placed(factory: PlacementGroupFactory) -> Any:
-    from runtime.util.placement_group import placement_group
+class _Places:
+    """Makes the placement groups of trials, and warns, once for each size, if the cluster is too small for one."""
 
-    bundles = [bundle or {"CPU": 0.001} for bundle in factory.bundles]
-    return placement_group(bundles, strategy=factory.strategy)  # the actor waits for it
+    def __init__(self) -> None:
+        self._told: set[PlacementGroupFactory] = set()
+
+    def __call__(self, factory: PlacementGroupFactory) -> Any:
+        from runtime.util.placement_group import placement_group
+
+        if factory not in self._told:
+            self._told.add(factory)
+            if text := too_large(factory, runtime.cluster_resources()):
+                log.warning("%s", text)
+        bundles = [bundle or {"CPU": 0.001} for bundle in factory.bundles]
+        return placement_group(bundles, strategy=factory.strategy)  # the actor waits for it
+
+
+def too_large(factory: PlacementGroupFactory, cluster: Mapping[str, float]) -> str:
+    """What to say of a trial that needs more than all nodes together have; empty if it does not."""
+    needs = factory.required_resources
+    lacking = {name: amount for name, amount in needs.items() if amount > cluster.get(name, 0.0)}
+    if not lacking:
+        return ""
+    needed = ", ".join(f"{amount:g} {name}" for name, amount in lacking.items())
+    has = ", ".join(f"{cluster.get(name, 0.0):g}" for name in lacking)
+    return (
+        f"A trial needs {needed} and all nodes together have {has}: trials wait until the cluster is larger. Otherwise "
+        "stop with Ctrl-C and lower what one needs: tune.with_resources(...), or num_env_runners and num_learners of "
+        f"an algorithm. Its bundles: {factory.bundles}."
+    )
 
 
 def _removed(group: Any) -> None:

@@ -179,6 +179,7 @@ class ClassSession:
             raise TypeError(
                 f"step() of {type(self._object).__name__} must return a dict of metrics, not {type(metrics).__name__}."
             )
+        self._object._iteration = place.iteration + 1  # what is saved belongs to this step
         wants = bool(metrics.pop("should_checkpoint", False))
         is_done = bool(metrics.get("done"))
         frequency = self._setup.checkpoint_frequency
@@ -187,7 +188,6 @@ class ClassSession:
         if wants or due or (is_done and self._setup.checkpoint_at_end):
             saved = self._save(metrics, is_new=True)
         result = place.filled(metrics, saved)
-        self._object._iteration = place.iteration
         self._object.log_result(result)
         return Batch([(result, saved)])
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from runtime.rllib.algorithms._algorithm.results import state_of
 from runtime.rllib.utils.metrics import (
     ENV_RUNNER_RESULTS,
     EVALUATION_ITERATION_TIMER,
@@ -17,6 +18,10 @@ from runtime.rllib.utils.metrics import (
 )
 
 Samples = list[Any]  # of `Collected`
+
+
+MOST_WAIT_S = 10.0
+"""How long an error in training waits for the evaluation beside it, whose pieces take less unless runners hang."""
 
 
 class EvaluationError(RuntimeError):
@@ -33,6 +38,11 @@ class Evaluation:
     def __init__(self, algorithm: Any) -> None:
         self._algorithm = algorithm
         self._skips = 0
+        self._latest: dict[str, Any] = {}
+
+    def latest(self) -> dict[str, Any]:
+        """What the last evaluation gave, which is part of all results until the next one; empty before the first."""
+        return _copied(self._latest)
 
     def run(self) -> dict[str, Any]:
         """One evaluation in this thread. See `Algorithm.evaluate`."""
@@ -49,14 +59,21 @@ class Evaluation:
 
     @contextlib.contextmanager
     def beside_training(self) -> Iterator[_Beside]:
-        """Evaluates in another thread while the block runs. The object's `results` waits for the end."""
+        """Evaluates in another thread while the block runs. The object's `results` waits for the end.
+
+        After an error in the block nobody asks for results; the thread ends all the same before the runners can be
+        used again.
+        """
         self._before()
         beside = _Beside(self)
         beside.start()
         try:
             yield beside
-        finally:
+        except BaseException:
             beside.training_has_ended.set()
+            beside.join(MOST_WAIT_S)
+            raise
+        beside.training_has_ended.set()
 
     def _before(self) -> None:
         algorithm = self._algorithm
@@ -145,10 +162,13 @@ class Evaluation:
             metrics.delete(EVALUATION_RESULTS, key_error=False)
             results.setdefault(ENV_RUNNER_RESULTS, {})
             results[NUM_ENV_STEPS_SAMPLED_FOR_EVALUATION_THIS_ITER] = steps
-        algorithm._tell_of_new_runners(algorithm.eval_env_runner_group, is_evaluation=True)
+        group = algorithm.eval_env_runner_group
+        algorithm._tell_of_new_runners(group, is_evaluation=True)
+        results.update(state_of(group))
         algorithm._callbacks.call(
             "on_evaluate_end", algorithm=algorithm, metrics_logger=metrics, evaluation_metrics=results
         )
+        self._latest = _copied(results)
         return results
 
     def _count_skip(self, steps: int) -> None:
@@ -159,6 +179,10 @@ class Evaluation:
                 f"{self._skips} evaluations in a row gave no result within evaluation_sample_timeout_s="
                 f"{self._algorithm.config.evaluation_sample_timeout_s}. Raise it, or lower evaluation_duration."
             )
+
+
+def _copied(results: dict[str, Any]) -> dict[str, Any]:
+    return {key: _copied(value) if isinstance(value, dict) else value for key, value in results.items()}
 
 
 class _Beside(threading.Thread):

@@ -18,6 +18,18 @@ from runtime.rllib.utils.metrics import (
     NUM_EPISODES_LIFETIME,
 )
 
+OUTSTANDING = "actor_manager_num_outstanding_async_reqs"
+
+
+def state_of(group: Any) -> dict[str, int]:
+    """What results tell of a group of runners itself; None: there is no group."""
+    return {
+        "num_healthy_workers": 0 if group is None else group.num_healthy_remote_workers(),
+        "num_remote_worker_restarts": 0 if group is None else group.num_remote_worker_restarts(),
+        "num_env_runners_dropped_lifetime": 0 if group is None else group.num_env_runners_dropped_lifetime,
+        OUTSTANDING: 0 if group is None else group.num_in_flight_async_reqs(),
+    }
+
 
 class ResultFiller:
     """Adds to results what no logger knows.
@@ -43,8 +55,9 @@ class ResultFiller:
                 results[name] = sampled[name]
         group = algorithm.env_runner_group
         faults = results.setdefault(FAULT_TOLERANCE_STATS, {})
-        faults["num_healthy_workers"] = 0 if group is None else group.num_healthy_remote_workers()
-        faults["num_remote_worker_restarts"] = 0 if group is None else group.num_remote_worker_restarts()
+        state = state_of(group)
+        results.setdefault("env_runner_group", {})[OUTSTANDING] = state.pop(OUTSTANDING)
+        faults.update(state)
         results["config"] = self._settings
         if self._logs_usage:
             results["perf"] = self._usage()

@@ -18,6 +18,8 @@ def map_to_default(agent_id: AgentID, episode: Any, *args: Any, **kwargs: Any) -
 class AgentSettings(Settings):
     """`multi_agent()`."""
 
+    DEFAULT_AGENT_TO_MODULE_MAPPING_FN = DEFAULT_POLICY_MAPPING_FN = staticmethod(map_to_default)
+
     def _init_agents(self) -> None:
         self.policies: dict[ModuleID, PolicySpec] = {DEFAULT_MODULE_ID: PolicySpec()}
         self.policy_map_capacity = 100

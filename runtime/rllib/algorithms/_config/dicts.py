@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from runtime.rllib.algorithms._config.agents import policy_specs
 from runtime.rllib.algorithms._config.settings import REPLACED, Settings
+from runtime.rllib.algorithms._config.without_effect import warn_of
 
 _NAMES = {
     "lambda_": "lambda",
@@ -102,6 +103,7 @@ class DictSettings(Settings):
             else:
                 if name not in known and not name.startswith("_"):
                     self._check_no_slip(name, known)
+                warn_of(name, value, getattr(self, name, value), stacklevel=2)
                 setattr(self, _ATTRIBUTES.get(name, name), value)
         return self
 

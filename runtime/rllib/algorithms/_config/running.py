@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 from runtime.rllib.algorithms._config.settings import NotProvided, Settings, setter
+from runtime.rllib.algorithms._config.without_effect import warn_of_events
 from runtime.rllib.callbacks.callbacks import RLlibCallback
 
 _LOG_LEVELS = ("DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL")
@@ -193,6 +194,7 @@ class RunningSettings(Settings):
             for each in callbacks_class if isinstance(callbacks_class, list | tuple) else [callbacks_class]:
                 if not callable(each):
                     raise TypeError(f"callbacks_class must be a subclass of RLlibCallback, not {each!r}.")
+                warn_of_events(each, stacklevel=3)
             self.callbacks_class = callbacks_class
         for name, function in functions.items():
             if function is NotProvided:

@@ -9,6 +9,8 @@ import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, Self, TypeVar
 
+from runtime.rllib.algorithms._config.without_effect import warn_of
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -78,6 +80,40 @@ REPLACED = {
     "metrics_smoothing_episodes": "reporting(metrics_num_episodes_for_smoothing=...)",
     "min_iter_time_s": "reporting(min_time_s_per_iteration=...)",
     "timesteps_per_iteration": "reporting(min_sample_timesteps_per_iteration=...)",
+    "min_time_s_per_reporting": "reporting(min_time_s_per_iteration=...)",
+    "min_sample_timesteps_per_reporting": "reporting(min_sample_timesteps_per_iteration=...)",
+    "min_train_timesteps_per_reporting": "reporting(min_train_timesteps_per_iteration=...)",
+    "collect_metrics_timeout": "env_runners(sample_timeout_s=...)",
+    "lr_schedule": "training(lr=[[0, ...], [100_000, ...]])",
+    "entropy_coeff_schedule": "training(entropy_coeff=[[0, ...], [100_000, ...]])",
+    "vf_share_layers": "rl_module(model_config={'vf_share_layers': ...})",
+    "replay_sequence_length": "rl_module(model_config={'max_seq_len': ...})",
+    "replay_batch_size": "training(train_batch_size_per_learner=...)",
+    "replay_proportion": "training(circular_buffer_iterations_per_batch=...) of APPO",
+    "replay_buffer_num_slots": "training(circular_buffer_num_batches=...) of APPO",
+    "buffer_size": "training(replay_buffer_config={'capacity': ...})",
+    "prioritized_replay": "training(replay_buffer_config={'type': 'PrioritizedEpisodeReplayBuffer'})",
+    "prioritized_replay_alpha": "training(replay_buffer_config={'alpha': ...})",
+    "prioritized_replay_beta": "training(replay_buffer_config={'beta': ...})",
+    "prioritized_replay_eps": "a replay buffer of one's own",
+    "learning_starts": "training(num_steps_sampled_before_learning_starts=...)",
+    "target_update_frequency": "training(target_network_update_freq=...)",
+    "optimization_config": "training(actor_lr=..., critic_lr=..., alpha_lr=...)",
+    "optimization": "training(actor_lr=..., critic_lr=..., alpha_lr=...)",
+    "opt_type": "a Learner with its own configure_optimizers_for_module()",
+    "decay": "a Learner with its own configure_optimizers_for_module()",
+    "momentum": "a Learner with its own configure_optimizers_for_module()",
+    "eager_tracing": "torch; TensorFlow's settings do not exist",
+    "eager_max_retraces": "torch; TensorFlow's settings do not exist",
+    "enable_tf1_exec_eagerly": "torch; TensorFlow's settings do not exist",
+    "tf_session_args": "torch; TensorFlow's settings do not exist",
+    "local_tf_session_args": "torch; TensorFlow's settings do not exist",
+    "minibatch_buffer_size": "training(num_epochs=..., minibatch_size=...)",
+    "learner_queue_timeout": "learners(num_learners=...): nobody waits for a queue",
+    "rollouts": "env_runners(...)",
+    "exploration": "env_runners(explore=...), or an RLModule with its own _forward_exploration()",
+    "get_marl_module_spec": "get_multi_rl_module_spec(...)",
+    "auto_wrap_old_gym_envs": "an environment of gymnasium's API",
 }
 """Settings of Ray's old API stack, and what to use in their place."""
 
@@ -115,9 +151,10 @@ class Settings:
                 warnings.warn(f"{name}={value!r} has no effect: {why}", UserWarning, stacklevel=4)
 
     def apply(self, **settings: Any) -> Self:
-        """Sets the attributes whose value was given, that is, is not `NotProvided`."""
+        """Sets the attributes whose value was given, that is, is not `NotProvided`. Only setters call it."""
         for name, value in settings.items():
             if value is not NotProvided:
+                warn_of(name, value, getattr(self, name, value), stacklevel=4)  # of who calls the setter
                 setattr(self, name, value)
         return self
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import pathlib
 import pickle
+import re
+import warnings
 from typing import Any
 
 import gymnasium
@@ -11,9 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime import cloudpickle
+from runtime import cloudpickle, rllib
+from runtime.rllib.algorithms._config.settings import REPLACED
+from runtime.rllib.algorithms._config.without_effect import WITHOUT_EFFECT
 from runtime.rllib.algorithms.algorithm_config import AlgorithmConfig
 from runtime.rllib.algorithms.ppo.ppo import PPOConfig
+from runtime.rllib.algorithms.registry import ALGORITHMS, get_algorithm_config
+from runtime.rllib.callbacks.callbacks import RLlibCallback
 from runtime.rllib.policy.policy import PolicySpec
 
 SETTERS = [
@@ -99,6 +106,41 @@ def test_attributes_of_the_old_stack() -> None:
         _ = AlgorithmConfig().num_rollout_workers
     with pytest.raises(AttributeError, match="has no setting 'nothing'"):
         _ = AlgorithmConfig().nothing
+
+
+def test_settings_without_effect_warn_where_they_are_set() -> None:
+    with pytest.warns(UserWarning, match="policy_map_capacity=3 has no effect") as caught:
+        config = PPOConfig().multi_agent(policy_map_capacity=3)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="render_env=True has no effect"):
+        config.update_from_dict({"render_env": True})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        config.copy().multi_agent(policy_map_capacity=3).update_from_dict(config.to_dict())
+
+
+def test_events_of_the_old_stack_warn() -> None:
+    class Old(RLlibCallback):
+        def on_learn_on_batch(self, **kwargs: Any) -> None: ...
+
+    with pytest.warns(UserWarning, match=r"Old\.on_learn_on_batch\(\) is never called.*learner_connector"):
+        PPOConfig().callbacks(Old)
+
+
+@pytest.mark.parametrize("name", WITHOUT_EFFECT)
+def test_what_has_no_effect_is_read_nowhere(name: str, sources: str) -> None:
+    assert not re.search(rf"config\.{name}\b", sources), f"{name} has an effect: take it from the table"
+
+
+@pytest.fixture(scope="module")
+def sources() -> str:
+    package = pathlib.Path(rllib.__file__).parent
+    return "\n".join(path.read_text() for path in package.rglob("*.py"))
+
+
+def test_names_of_the_old_stack_are_no_settings() -> None:
+    for algorithm in ALGORITHMS:
+        assert not vars(get_algorithm_config(algorithm)).keys() & REPLACED.keys()
 
 
 def test_frozen_configs_do_not_change_but_copies_do() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import threading
 import warnings
 from typing import Any
 
@@ -74,6 +75,27 @@ def test_runners_in_actors_beside_evaluation(session: Any, tmp_path: pathlib.Pat
         again.stop()
 
 
+def test_an_error_in_training_ends_the_evaluation_beside_it(session: Any) -> None:
+    class Failing(PPO):
+        def training_step(self) -> None:
+            raise KeyError("mine")
+
+    config = small().evaluation(
+        evaluation_interval=1,
+        evaluation_num_env_runners=1,
+        evaluation_parallel_to_training=True,
+        evaluation_duration="auto",
+        evaluation_duration_unit="timesteps",
+    )
+    algo = Failing(config=config)
+    try:
+        with pytest.raises(KeyError, match="mine"):
+            algo.train()
+        assert "evaluation" not in [each.name for each in threading.enumerate()]
+    finally:
+        algo.stop()
+
+
 def test_an_experiment_by_name(session: Any, tmp_path: pathlib.Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -84,7 +106,7 @@ def test_an_experiment_by_name(session: Any, tmp_path: pathlib.Path) -> None:
             run_config=tune.RunConfig(
                 storage_path=str(tmp_path),
                 stop={"env_runners/num_env_steps_sampled_lifetime": 100},
-                checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=True),
+                checkpoint_config=tune.CheckpointConfig(checkpoint_frequency=2, checkpoint_at_end=True),
                 verbose=0,
             ),
         ).fit()
