@@ -24,6 +24,7 @@ from ..rl_module.multi_rl_module import MultiRLModule, MultiRLModuleSpec, valida
 from ..rl_module.rl_module import RLModule
 from .experience import rollouts_of
 from .module_changes import record_modules
+from .optimizers import DEFAULT_OPTIMIZER as DEFAULT_OPTIMIZER  # where users import it from
 from .optimizers import OptimizerRegistry, ParamDict
 from .steps import log_steps_trained
 from .streams import endless, with_end
