@@ -53,7 +53,11 @@ class SyncVectorMultiAgentEnv(VectorMultiAgentEnv):
     @property
     def possible_agents(self) -> list[Any]:
         """All agents that may ever take part in one environment: those that it announces, or that have spaces."""
-        return self.first.possible_agents or [*(self.first.observation_spaces or ())]
+        first = self.first
+        if first.possible_agents or first.observation_spaces:
+            return first.possible_agents or [*(first.observation_spaces or ())]
+        common = first.observation_space
+        return [*common.spaces] if isinstance(common, gymnasium.spaces.Dict) else []
 
     @property
     def single_observation_space(self) -> gymnasium.spaces.Dict:
