@@ -28,7 +28,12 @@ _VALUES: tuple[tuple[str, Any, Any, str], ...] = (
     ("num-agents", int, 0, "0: one agent; else so many agents, each in its own copy of the environment."),
     ("evaluation-num-env-runners", int, 0, "Remote EnvRunners that evaluate."),
     ("evaluation-interval", int, 0, "Iterations between two evaluations. 0: none."),
-    ("evaluation-duration", lambda text: text if text == "auto" else int(text), 10, "Units of one evaluation."),
+    (
+        "evaluation-duration",
+        lambda text: text if text == "auto" else int(text),
+        10,
+        "Units of one evaluation.",
+    ),
     ("output", str, None, "A folder to which the sampled experience is written."),
     ("num-samples", int, 1, "Trials of the experiment."),
     ("max-concurrent-trials", int, None, "Trials that run at once, at most."),
@@ -36,11 +41,21 @@ _VALUES: tuple[tuple[str, Any, Any, str], ...] = (
     ("checkpoint-freq", int, 0, "Iterations between two checkpoints. 0: none."),
     ("tune-max-report-freq", int, 5, "Seconds between two progress reports."),
     ("wandb-key", str, None, "Key of Weights & Biases; results go there, too."),
-    ("wandb-project", str, None, "Project of Weights & Biases. Default: the names of algorithm and environment."),
+    (
+        "wandb-project",
+        str,
+        None,
+        "Project of Weights & Biases. Default: the names of algorithm and environment.",
+    ),
     ("wandb-run-name", str, None, "Name of the run at Weights & Biases."),
     ("num-learners", int, None, "Remote Learners. 0: the algorithm's process learns."),
     ("num-cpus-per-learner", float, None, "CPUs of each Learner."),
-    ("num-gpus-per-learner", float, None, "GPUs of each Learner. Default: one, where the cluster has as many."),
+    (
+        "num-gpus-per-learner",
+        float,
+        None,
+        "GPUs of each Learner. Default: one, where the cluster has as many.",
+    ),
     ("num-aggregator-actors-per-learner", int, None, "Aggregators of each Learner (IMPALA, APPO)."),
     ("num-cpus", int, 0, "CPUs of the cluster that is started. 0: those of this machine."),
     ("num-gpus", int, None, "Not used: see --num-gpus-per-learner."),
@@ -82,9 +97,14 @@ def add_rllib_example_script_args(
     for flag, text in _SWITCHES:
         parser.add_argument(f"--{flag}", action="store_true", help=text)
     parser.add_argument("--stop-reward", type=float, default=default_reward, help="Stop at this mean return.")
-    parser.add_argument("--stop-iters", type=int, default=default_iters, help="Stop after so many iterations.")
     parser.add_argument(
-        "--stop-timesteps", type=int, default=default_timesteps, help="Stop after so many steps of environments."
+        "--stop-iters", type=int, default=default_iters, help="Stop after so many iterations."
+    )
+    parser.add_argument(
+        "--stop-timesteps",
+        type=int,
+        default=default_timesteps,
+        help="Stop after so many steps of environments.",
     )
     return parser
 
@@ -195,7 +215,9 @@ def _reporter(config: AlgorithmConfig, args: argparse.Namespace) -> Any:
         RETURN: "episode return mean" if args.num_agents == 0 else "combined return",
     }
     if args.num_agents > 0:
-        columns |= {f"env_runners/module_episode_returns_mean/{name}": f"return {name}" for name in config.policies}
+        columns |= {
+            f"env_runners/module_episode_returns_mean/{name}": f"return {name}" for name in config.policies
+        }
     return tune.CLIReporter(metric_columns=columns, max_report_frequency=args.tune_max_report_freq)
 
 
@@ -206,7 +228,9 @@ def _wandb(config: AlgorithmConfig, args: argparse.Namespace) -> list[Any]:
         return []
     from runtime.tune.logger.wandb import WandbLoggerCallback
 
-    project = args.wandb_project or f"{args.algo.lower()}-{re.sub(r'[^0-9a-z]+', '-', str(config.env).lower())}"
+    project = (
+        args.wandb_project or f"{args.algo.lower()}-{re.sub(r'[^0-9a-z]+', '-', str(config.env).lower())}"
+    )
     named = {"name": args.wandb_run_name} if args.wandb_run_name else {}
     return [WandbLoggerCallback(project=project, api_key=key, upload_checkpoints=True, **named)]
 
@@ -249,7 +273,9 @@ def run_rllib_example_script_experiment(
     if args.old_api_stack:
         raise ValueError("--old-api-stack: there is only the new API stack here. Leave the option out")
     if args.num_gpus:
-        raise ValueError("--num-gpus is an option of the old API stack. Use --num-learners and --num-gpus-per-learner")
+        raise ValueError(
+            "--num-gpus is an option of the old API stack. Use --num-learners and --num-gpus-per-learner"
+        )
     if tests and args.no_tune:
         raise ValueError("--as-test compares the results of Tune: leave --no-tune out")
     runtime.init(num_cpus=args.num_cpus or None, ignore_reinit_error=True)
@@ -263,7 +289,9 @@ def run_rllib_example_script_experiment(
             trainable or base_config.algo_class,
             param_space=base_config,
             tune_config=tune.TuneConfig(
-                num_samples=args.num_samples, max_concurrent_trials=args.max_concurrent_trials, scheduler=scheduler
+                num_samples=args.num_samples,
+                max_concurrent_trials=args.max_concurrent_trials,
+                scheduler=scheduler,
             ),
             run_config=tune.RunConfig(
                 stop=dict(stop),

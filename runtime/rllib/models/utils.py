@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 
-def get_activation_fn(name: str | Callable[[], Any] | None = None, framework: str = "torch") -> Callable[[], Any] | None:
+def get_activation_fn(
+    name: str | Callable[[], Any] | None = None, framework: str = "torch"
+) -> Callable[[], Any] | None:
     """The class of an activation; None for "linear".
 
     Args:

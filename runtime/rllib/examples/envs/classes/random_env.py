@@ -27,10 +27,14 @@ class RandomEnv(gymnasium.Env[Any, Any]):
         self.max_episode_len = config.get("max_episode_len")
         self.check_action_bounds = config.get("check_action_bounds", False)
         static = config.get("static_samples", False)
-        self._static = (self.observation_space.sample(), float(self.reward_space.sample())) if static else None
+        self._static = (
+            (self.observation_space.sample(), float(self.reward_space.sample())) if static else None
+        )
         self.steps = 0
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """See `gymnasium.Env.reset`. A seed makes the episode's samples the same each time."""
         super().reset(seed=seed)
         if seed is not None:
@@ -44,7 +48,10 @@ class RandomEnv(gymnasium.Env[Any, Any]):
         if self.check_action_bounds and not self.action_space.contains(action):
             raise ValueError(f"The action {action!r} is not in {self.action_space}")
         self.steps += 1
-        observation, reward = self._static or (self.observation_space.sample(), float(self.reward_space.sample()))
+        observation, reward = self._static or (
+            self.observation_space.sample(),
+            float(self.reward_space.sample()),
+        )
         terminated = bool(self.np_random.random() < self.p_terminated)
         truncated = not terminated and self.max_episode_len is not None and self.steps >= self.max_episode_len
         return observation, reward, terminated, truncated, {}

@@ -20,14 +20,18 @@ class RepeatAfterMeEnv(gymnasium.Env[Any, Any]):
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         config = dict(config or {})
         self.observation_space: gymnasium.Space[Any] = (
-            gymnasium.spaces.Box(-1.0, 1.0, (2,)) if config.get("continuous") else gymnasium.spaces.Discrete(2)
+            gymnasium.spaces.Box(-1.0, 1.0, (2,))
+            if config.get("continuous")
+            else gymnasium.spaces.Discrete(2)
         )
         self.action_space = self.observation_space
         self.delay = config.get("repeat_delay", 1)
         self.episode_len = config.get("episode_len", 100)
         self._seen: list[Any] = []
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
         """See `gymnasium.Env.reset`."""
         super().reset(seed=seed)
         if seed is not None:

@@ -16,7 +16,7 @@ class StatelessCartPole(CartPoleEnv):
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         super().__init__()
-        bounds = self.observation_space.high[_SEEN]  # type: ignore[attr-defined]
+        bounds = np.array([self.x_threshold * 2, self.theta_threshold_radians * 2], np.float32)
         self.observation_space = gymnasium.spaces.Box(-bounds, bounds, dtype=np.float32)
 
     def reset(
