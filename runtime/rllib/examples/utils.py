@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import os
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -222,9 +221,8 @@ def _reporter(config: AlgorithmConfig, args: argparse.Namespace) -> Any:
 
 
 def _wandb(config: AlgorithmConfig, args: argparse.Namespace) -> list[Any]:
-    """The callback of Weights & Biases, if there is a key."""
-    key = args.wandb_key or os.environ.get("WANDB_API_KEY")
-    if not key:
+    """The callback of Weights & Biases, if --wandb-key is given."""
+    if not args.wandb_key:
         return []
     from runtime.tune.logger.wandb import WandbLoggerCallback
 
@@ -232,7 +230,7 @@ def _wandb(config: AlgorithmConfig, args: argparse.Namespace) -> list[Any]:
         args.wandb_project or f"{args.algo.lower()}-{re.sub(r'[^0-9a-z]+', '-', str(config.env).lower())}"
     )
     named = {"name": args.wandb_run_name} if args.wandb_run_name else {}
-    return [WandbLoggerCallback(project=project, api_key=key, upload_checkpoints=True, **named)]
+    return [WandbLoggerCallback(project=project, api_key=args.wandb_key, upload_checkpoints=True, **named)]
 
 
 def run_rllib_example_script_experiment(
