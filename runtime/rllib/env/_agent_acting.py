@@ -12,6 +12,7 @@ from .._core.agents import batch_of
 from .._core.trees import Tree
 from .._core.types import AgentID, Config, ModuleID
 from ..core.columns import Columns
+from ..core.rl_module.multi_rl_module import MultiRLModule
 from ..utils.spaces.space_utils import normalize_action
 from ._acting import Acting, action_converter, start_adder
 
@@ -19,16 +20,25 @@ from ._acting import Acting, action_converter, start_adder
 class ModuleActing(Acting):
     """A module that acts for any number of agents at a time; the agents keep its recurrent states."""
 
-    def __init__(self, module: Any, rng: np.random.Generator, config: Config, action_space: Any) -> None:
+    def __init__(
+        self,
+        module: Any,
+        rng: np.random.Generator,
+        config: Config,
+        action_space: Any,
+        within: tuple[Any, ModuleID] | None = None,
+    ) -> None:
         """
         Args:
             module: an `RLModule`.
             rng: draws discrete actions.
             config: says how actions are made fit for the environment.
             action_space: of one agent.
+            within: the `MultiRLModule` that calls the module, and its id in there. None: it is called directly.
         """
         super().__init__(module, 1, rng)
         self.module = module
+        self._within = within
         self._for_env = action_converter(
             action_space, unsquash=config.normalize_actions, clip=config.clip_actions
         )
@@ -55,6 +65,23 @@ class ModuleActing(Acting):
                 actions = self._for_env(actions)
         return columns, actions
 
+    def _forward(self, batch: dict[str, Any], explore: bool, timestep: int) -> dict[str, Any]:
+        if self._within is None:
+            return super()._forward(batch, explore, timestep)
+        modules, module_id = self._within
+        parts = {module_id: batch}
+        outputs = (
+            modules.forward_exploration(parts, t=timestep) if explore else modules.forward_inference(parts)
+        )
+        result: dict[str, Any] = outputs[module_id]
+        return result
+
+
+def _calls_modules_its_own_way(modules: Any) -> bool:
+    """Whether a `MultiRLModule` has forward methods of its own, such as those that share an encoder."""
+    names = ("_forward_inference", "_forward_exploration")
+    return any(getattr(type(modules), name) is not getattr(MultiRLModule, name) for name in names)
+
 
 class Actors:
     """What acts for the agents of a runner, by module.
@@ -74,6 +101,7 @@ class Actors:
         """
         self._modules, self._rng, self._config, self._action_space = modules, rng, config, action_space
         self._acting: dict[ModuleID, ModuleActing] = {}
+        self._calls_together = modules is not None and _calls_modules_its_own_way(modules)
         self._shifts: dict[AgentID, Callable[[Tree, int], Tree] | None] = {}
 
     def of(self, module_id: ModuleID, agent_id: AgentID) -> ModuleActing | None:
@@ -93,7 +121,8 @@ class Actors:
             )
         if acting is None or acting.module is not module:
             space = self._action_space(agent_id)
-            acting = self._acting[module_id] = ModuleActing(module, self._rng, self._config, space)
+            within = (self._modules, module_id) if self._calls_together else None
+            acting = self._acting[module_id] = ModuleActing(module, self._rng, self._config, space, within)
         return acting
 
     def act(

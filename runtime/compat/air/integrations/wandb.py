@@ -2,4 +2,6 @@
 
 from runtime.tune.logger.wandb import WandbLoggerCallback
 
-__all__ = ["WandbLoggerCallback"]
+WANDB_ENV_VAR = "WANDB_API_KEY"
+
+__all__ = ["WANDB_ENV_VAR", "WandbLoggerCallback"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, Self, TypeVar
 
 from runtime.rllib.algorithms._config.without_effect import warn_of
+from runtime.rllib.utils.deprecation import deprecation_warning
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,7 +58,6 @@ REPLACED = {
     "num_cpus_for_local_worker": "resources(num_cpus_for_main_process=...)",
     "num_gpus": "learners(num_gpus_per_learner=...)",
     "_fake_gpus": "learners(num_gpus_per_learner=0)",
-    "num_sgd_iter": "training(num_epochs=...)",
     "sgd_minibatch_size": "training(minibatch_size=...)",
     "model": "rl_module(model_config=...)",
     "optimizer": "a Learner with its own configure_optimizers_for_module()",
@@ -117,16 +117,22 @@ REPLACED = {
 }
 """Settings of Ray's old API stack, and what to use in their place."""
 
+RENAMED = {"num_sgd_iter": "num_epochs"}
+"""Keywords of setters whose old names are still taken, with a warning."""
+
 
 def setter(method: Callable[P, R]) -> Callable[P, R]:
     """Marks a method of settings: unknown keywords raise a TypeError with the nearest names, those of the old API stack
-    a ValueError with what took their place."""
+    a ValueError with what took their place. Renamed ones warn."""
     parameters = inspect.signature(method).parameters
     takes_more = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
 
     @functools.wraps(method)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if not takes_more and not kwargs.keys() <= parameters.keys():
+            for old in [name for name in RENAMED if name in kwargs and RENAMED[name] in parameters]:
+                deprecation_warning(f"{method.__name__}({old}=...)", f"{method.__name__}({RENAMED[old]}=...)")
+                kwargs[RENAMED[old]] = kwargs.pop(old)
             config: Any = args[0]
             config.refuse_settings(method.__name__, [name for name in kwargs if name not in parameters])
         return method(*args, **kwargs)

@@ -55,7 +55,6 @@ WITHOUT_EFFECT = {
     "timeout_s_sampler_manager": _IMPALA,
     "torch_compile_worker": "use learners(torch_compile_learner=True), or compile in the module's setup()",
     "torch_ddp_kwargs": "use a Learner with its own build()",
-    "validate_env_runners_after_construction": "the first sample tells",
     "validate_offline_eval_runners_after_construction": "the first evaluation tells",
     "_torch_grad_scaler_class": "use a Learner with its own compute_gradients()",
     "_torch_lr_scheduler_classes": "use training(lr=[[0, ...], [100_000, ...]])",

@@ -61,15 +61,16 @@ class DQNLearner(Learner):
         ] = {}  # of the last `update_once`, and the steps of all: not logged yet
         self._steps: dict[ModuleID, list[int]] = {}
         super().build()
-        if self._learner_connector is not None and self.config.add_default_connectors_to_learner_pipeline:
-            from ...connectors.learner import (
-                AddNextObservationsFromEpisodesToTrainBatch,
-                AddObservationsFromEpisodesToBatch,
-            )
 
-            self._learner_connector.insert_after(
-                AddObservationsFromEpisodesToBatch, AddNextObservationsFromEpisodesToTrainBatch()
-            )
+    def _add_default_connectors(self, pipeline: Any) -> None:
+        from ...connectors.learner import (
+            AddNextObservationsFromEpisodesToTrainBatch,
+            AddObservationsFromEpisodesToBatch,
+        )
+
+        pipeline.insert_after(
+            AddObservationsFromEpisodesToBatch, AddNextObservationsFromEpisodesToTrainBatch()
+        )
 
     def _make_module(self) -> Any:
         module = super()._make_module()

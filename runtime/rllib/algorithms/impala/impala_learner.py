@@ -22,11 +22,12 @@ class IMPALALearner(Learner):
             lambda module_id: Scheduler(self.config_for_module(module_id).entropy_coeff)
         )
         super().build()
-        if self._learner_connector is not None and self.config.add_default_connectors_to_learner_pipeline:
-            # The value network sees the observation after each episode's end, in a row of its own.
-            from ...connectors.learner import AddOneTsToEpisodesAndTruncate
 
-            self._learner_connector.prepend(AddOneTsToEpisodesAndTruncate())
+    def _add_default_connectors(self, pipeline: Any) -> None:
+        # The value network sees the observation after each episode's end, in a row of its own.
+        from ...connectors.learner import AddOneTsToEpisodesAndTruncate
+
+        pipeline.prepend(AddOneTsToEpisodesAndTruncate())
 
     def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
         """Removes a module and its coefficient."""

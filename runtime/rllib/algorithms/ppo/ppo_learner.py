@@ -33,14 +33,13 @@ class PPOLearner(Learner):
         )
         self._latest_kl: dict[ModuleID, Any] = {}  # mean divergence of the latest reported minibatch
         super().build()
-        if self._learner_connector is not None and self.config.add_default_connectors_to_learner_pipeline:
-            # The value network sees the observation after each episode's end, in a row of its own.
-            from ...connectors.learner import AddOneTsToEpisodesAndTruncate, GeneralAdvantageEstimation
 
-            self._learner_connector.prepend(AddOneTsToEpisodesAndTruncate())
-            self._learner_connector.append(
-                GeneralAdvantageEstimation(gamma=self.config.gamma, lambda_=self.config.lambda_)
-            )
+    def _add_default_connectors(self, pipeline: Any) -> None:
+        # The value network sees the observation after each episode's end, in a row of its own.
+        from ...connectors.learner import AddOneTsToEpisodesAndTruncate, GeneralAdvantageEstimation
+
+        pipeline.prepend(AddOneTsToEpisodesAndTruncate())
+        pipeline.append(GeneralAdvantageEstimation(gamma=self.config.gamma, lambda_=self.config.lambda_))
 
     def remove_module(self, module_id: ModuleID, **kwargs: Any) -> Any:
         """Removes a module and its coefficients."""

@@ -24,6 +24,7 @@ from ..rl_module.multi_rl_module import MultiRLModule, MultiRLModuleSpec, valida
 from ..rl_module.rl_module import RLModule
 from .experience import rollouts_of
 from .module_changes import record_modules
+from .optimizers import DEFAULT_OPTIMIZER as DEFAULT_OPTIMIZER  # where users import it from
 from .optimizers import OptimizerRegistry, ParamDict
 from .steps import log_steps_trained
 from .streams import endless, with_end
@@ -74,7 +75,7 @@ class Learner(OptimizerRegistry, Checkpointable):
         self._learner_index = 0
         self._placement_group: Any = None
         self._weights_seq_no = 0
-        self._learner_connector: Any = None
+        self._pipeline: Any = None  # of connectors; None: columns become batches without them
         self._rng = np.random.default_rng(self.config.seed)
         self._module_configs: dict[ModuleID, Config] = {}
 
@@ -85,12 +86,29 @@ class Learner(OptimizerRegistry, Checkpointable):
         if self._is_built:
             return
         if self.config.learner_connector is not None:
-            self._learner_connector = self.config.build_learner_connector(
-                input_observation_space=None, input_action_space=None, device=self._device
-            )
+            self._pipeline = self._make_pipeline()
         self._module = self._make_module()
         self.configure_optimizers()
         self._is_built = True
+
+    def _make_pipeline(self) -> Any:
+        pipeline = self.config.build_learner_connector(
+            input_observation_space=None, input_action_space=None, device=self._device
+        )
+        if self.config.add_default_connectors_to_learner_pipeline:
+            self._add_default_connectors(pipeline)
+        return pipeline
+
+    def _add_default_connectors(self, pipeline: Any) -> None:
+        """Adds what an algorithm's batches need to the default learner connector pipeline."""
+
+    @property
+    def _learner_connector(self) -> Any:
+        """The pipeline from episodes to batches, for users' learners that change it in their `build`. It is used from
+        the time on that somebody asks for it."""
+        if self._pipeline is None:
+            self._pipeline = self._make_pipeline()
+        return self._pipeline
 
     def shutdown(self) -> None:
         """Releases what the learner holds besides memory. Subclasses with threads end them here."""
@@ -239,8 +257,8 @@ class Learner(OptimizerRegistry, Checkpointable):
     def batch_from_data(self, data: TrainingData) -> Batch:
         """One batch of tensors per module that is to be updated."""
         episodes, rollouts = data.episodes, data.rollouts
-        if self._learner_connector is not None and data.batch is None:
-            pieces = None if rollouts is None else self._learner_connector.vectorized()
+        if self._pipeline is not None and data.batch is None:
+            pieces = None if rollouts is None else self._pipeline.vectorized()
             if rollouts is None or pieces is None:
                 return self._only_updated(self._through_connector(episodes, rollouts))
             for piece in pieces:
@@ -263,9 +281,18 @@ class Learner(OptimizerRegistry, Checkpointable):
             from ...env.single_agent_episode import SingleAgentEpisode
 
             episodes = [
-                each for rollout in (rollouts or {}).values() for each in SingleAgentEpisode.views_of(rollout)
+                each
+                for module_id, rollout in (rollouts or {}).items()
+                for each in SingleAgentEpisode.views_of(
+                    rollout, module_id=module_id if self.config.is_multi_agent else None
+                )
             ]
-        batch = self._learner_connector(
+            for number, each in enumerate(episodes):
+                if (
+                    each.agent_id is not None
+                ):  # pieces group their items by episode, and must not merge segments
+                    each.multi_agent_episode_id = f"{each.id_}:{number}"
+        batch = self._pipeline(
             rl_module=self.module,
             batch={},
             episodes=episodes,

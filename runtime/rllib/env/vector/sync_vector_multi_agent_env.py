@@ -8,9 +8,10 @@ from typing import Any
 import gymnasium
 
 from ..multi_agent_env import MultiAgentEnv
+from .vector_multi_agent_env import VectorMultiAgentEnv
 
 
-class SyncVectorMultiAgentEnv:
+class SyncVectorMultiAgentEnv(VectorMultiAgentEnv):
     """Multi-agent environments that are stepped one after the other. They have different agents, so there are no
     arrays of them.
 
@@ -50,20 +51,13 @@ class SyncVectorMultiAgentEnv:
         return self.envs[index]
 
     @property
-    def unwrapped(self) -> SyncVectorMultiAgentEnv:
-        """Itself."""
-        return self
-
-    @property
-    def first(self) -> MultiAgentEnv:
-        """The first environment without wrappers."""
-        env: MultiAgentEnv = self.envs[0].unwrapped
-        return env
-
-    @property
     def possible_agents(self) -> list[Any]:
         """All agents that may ever take part in one environment: those that it announces, or that have spaces."""
-        return self.first.possible_agents or [*(self.first.observation_spaces or ())]
+        first = self.first
+        if first.possible_agents or first.observation_spaces:
+            return first.possible_agents or [*(first.observation_spaces or ())]
+        common = first.observation_space
+        return [*common.spaces] if isinstance(common, gymnasium.spaces.Dict) else []
 
     @property
     def single_observation_space(self) -> gymnasium.spaces.Dict:
@@ -85,8 +79,3 @@ class SyncVectorMultiAgentEnv:
     def get_action_space(self, agent_id: Any) -> gymnasium.Space[Any]:
         """See `MultiAgentEnv.get_action_space`."""
         return self.first.get_action_space(agent_id)
-
-    def close(self) -> None:
-        """Closes all environments."""
-        for env in self.envs:
-            env.close()

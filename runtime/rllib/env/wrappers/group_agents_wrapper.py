@@ -50,6 +50,7 @@ class GroupAgentsWrapper(MultiAgentEnv):
         self.agents = self._grouped_ids(env.agents)
         self.possible_agents = self._grouped_ids(env.possible_agents)
         super().__init__()
+        self.observation_space, self.action_space = obs_space, act_space
         spaces = {a: self._space_of(a, obs_space, env.get_observation_space) for a in self.possible_agents}
         self.observation_spaces = spaces
         self.action_spaces = {

@@ -44,12 +44,12 @@ class CuriosityLearner(TorchLearner):
                 f"MultiRLModuleSpec(rl_module_specs={{'{DEFAULT_MODULE_ID}': RLModuleSpec(), '{ICM_MODULE_ID}': "
                 "RLModuleSpec(module_class=IntrinsicCuriosityModel, learner_only=True)}}))"
             )
-        if self._learner_connector is not None:
+        if self._pipeline is not None:
             add_intrinsic_curiosity_connectors(self)
 
     def batch_from_data(self, data: TrainingData) -> dict[str, dict[str, Any]]:
         """The batch, with rewards of curiosity and a part for the curiosity model."""
-        if self._learner_connector is not None and data.batch is None:
+        if self._pipeline is not None and data.batch is None:
             return super().batch_from_data(data)
         if data.batch is not None:
             return super().batch_from_data(

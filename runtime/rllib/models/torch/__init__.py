@@ -1,0 +1,1 @@
+"""Helpers for networks of torch."""

@@ -1,0 +1,23 @@
+"""Names of what every result has."""
+
+from __future__ import annotations
+
+DONE = "done"
+SHOULD_CHECKPOINT = "should_checkpoint"
+HOSTNAME = "hostname"
+NODE_IP = "node_ip"
+PID = "pid"
+TRIAL_ID = "trial_id"
+EXPERIMENT_TAG = "experiment_tag"
+TRAINING_ITERATION = "training_iteration"
+TIME_THIS_ITER_S = "time_this_iter_s"
+TIME_TOTAL_S = "time_total_s"
+TIMESTEPS_THIS_ITER = "timesteps_this_iter"
+TIMESTEPS_TOTAL = "timesteps_total"
+EPISODES_THIS_ITER = "episodes_this_iter"
+EPISODES_TOTAL = "episodes_total"
+EPISODE_REWARD_MEAN = "episode_reward_mean"
+MEAN_ACCURACY = "mean_accuracy"
+MEAN_LOSS = "mean_loss"
+DEFAULT_METRIC = "_metric"
+CONFIG_PREFIX = "config"
