@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .._core.rollout import Rollout
-from .._core.types import Config, ModuleID
+from .._core.types import ALL_MODULES, Config, ModuleID
 from ..core.learner.experience import merged
+from ..utils.metrics import DIFF_NUM_GRAD_UPDATES_VS_SAMPLER_POLICY, LEARNER_RESULTS
 
 
 @dataclasses.dataclass(slots=True)
@@ -19,12 +20,14 @@ class TrainBatch:
     episodes: the same as episodes, if connectors or callbacks need these; else None.
     metrics: what each runner's metrics logger gave.
     env_steps: of all environments.
+    weights_seqs: number of the weights that each runner had.
     """
 
     rollouts: dict[ModuleID, Rollout]
     episodes: list[Any] | None
     metrics: list[dict[str, Any]]
     env_steps: int
+    weights_seqs: Sequence[int] = ()
 
     def data(self, config: Config) -> dict[str, Any]:
         """The keyword of a learner's `update` that takes it: episodes only for connectors, since rows are faster."""
@@ -66,7 +69,22 @@ def train_batch(parts: Sequence[Any]) -> TrainBatch:
         episodes,
         [each.metrics for each in parts],
         sum(each.env_steps for each in parts),
+        [each.weights_seq for each in parts],
     )
+
+
+def log_updates_ahead(metrics: Any, results: Iterable[Mapping[ModuleID, Any]], updates: float) -> None:
+    """Logs how many updates the learners were ahead of the policy that had sampled a batch.
+
+    Args:
+        metrics: the algorithm's MetricsLogger.
+        results: of the learners; says which modules were updated.
+        updates: 1 if the policy was as new as the learners' before the update.
+    """
+    for module_id in {module_id for result in results for module_id in result} - {ALL_MODULES}:
+        metrics.log_value(
+            (LEARNER_RESULTS, module_id, DIFF_NUM_GRAD_UPDATES_VS_SAMPLER_POLICY), updates, window=1
+        )
 
 
 def _env_steps(config: Config, missing: int, parts: list[Any]) -> int:

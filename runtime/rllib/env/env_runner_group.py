@@ -98,6 +98,11 @@ class EnvRunnerGroup(RunnerCalls):
     # ------------------------------------------------------------ facts
 
     @property
+    def weights_seq(self) -> int:
+        """The number of the latest weights, which `Collected.weights_seq` of later samples has."""
+        return self._weights_seq
+
+    @property
     def config(self) -> Config:
         """The configuration of runners that are started from now on."""
         return self._config

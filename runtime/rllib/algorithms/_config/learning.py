@@ -126,8 +126,8 @@ class LearningSettings(Settings):
             num_cpus_per_learner: CPUs of an actor; "auto": one, or none if it has a GPU.
             num_gpus_per_learner: GPUs of an actor, also a fraction.
             custom_resources_per_learner: other resources of an actor.
-            num_aggregator_actors_per_learner: actors that make train batches (asynchronous algorithms).
-            max_requests_in_flight_per_aggregator_actor: calls that one of them may have waiting.
+            num_aggregator_actors_per_learner: has no effect: learners make their train batches.
+            max_requests_in_flight_per_aggregator_actor: has no effect, either.
             local_gpu_idx: the GPU of a learner in the algorithm's process.
             max_requests_in_flight_per_learner: updates that a learner may have waiting.
             learner_class: a subclass of the algorithm's learner.
@@ -135,6 +135,11 @@ class LearningSettings(Settings):
             add_default_connectors_to_learner_pipeline: whether the default pieces follow the given ones.
             learner_config_dict: free settings for a learner's code; merged with those of earlier calls.
         """
+        self.warn_without_effect(
+            "learners make their train batches themselves",
+            num_aggregator_actors_per_learner=num_aggregator_actors_per_learner,
+            max_requests_in_flight_per_aggregator_actor=max_requests_in_flight_per_aggregator_actor,
+        )
         if learner_config_dict is not NotProvided:
             self.learner_config_dict = {**self.learner_config_dict, **learner_config_dict}
         return self.apply(
@@ -201,12 +206,16 @@ class LearningSettings(Settings):
             torch_compile_worker: whether runners compile theirs.
             torch_compile_worker_dynamo_backend: their backend.
             torch_compile_worker_dynamo_mode: their mode.
-            torch_ddp_kwargs: arguments of `DistributedDataParallel`.
+            torch_ddp_kwargs: has no effect: learners average gradients themselves.
             torch_skip_nan_gradients: whether an update with gradients that are not finite is left out.
 
         Raises:
             ValueError: another framework.
         """
+        self.warn_without_effect(
+            "learners average gradients themselves, without DistributedDataParallel",
+            torch_ddp_kwargs=torch_ddp_kwargs,
+        )
         if framework is not NotProvided and framework != "torch":
             raise ValueError(f"framework must be 'torch', not {framework!r}: modules are torch modules only.")
         return self.apply(

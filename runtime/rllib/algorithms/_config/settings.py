@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, Self, TypeVar
 
@@ -101,6 +102,17 @@ class Settings:
     """Attributes that setters change until the object is frozen."""
 
     _is_frozen = False
+
+    def warn_without_effect(self, why: str, **settings: Any) -> None:
+        """Warns of settings that are accepted for compatibility only, if they were given another value than they have.
+
+        Args:
+            why: what is done instead, or what to set instead.
+            settings: names with the values that were given, or `NotProvided`.
+        """
+        for name, value in settings.items():
+            if value is not NotProvided and value != getattr(self, name):
+                warnings.warn(f"{name}={value!r} has no effect: {why}", UserWarning, stacklevel=4)
 
     def apply(self, **settings: Any) -> Self:
         """Sets the attributes whose value was given, that is, is not `NotProvided`."""

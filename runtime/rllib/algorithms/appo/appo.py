@@ -94,6 +94,10 @@ class APPOConfig(IMPALAConfig):
             kwargs: see `IMPALAConfig.training`.
         """
         super().training(**kwargs)
+        self.warn_without_effect("advantages are V-trace's", use_gae=use_gae, lambda_=lambda_)
+        self.warn_without_effect(
+            "without a circular buffer each batch is used when it comes", simple_queue_size=simple_queue_size
+        )
         return self.apply(
             use_gae=use_gae,
             lambda_=lambda_,
@@ -120,6 +124,10 @@ class APPOConfig(IMPALAConfig):
         for name in ("circular_buffer_num_batches", "circular_buffer_iterations_per_batch"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+
+    @property
+    def _model_config_auto_includes(self) -> dict[str, Any]:
+        return super()._model_config_auto_includes | {"vf_share_layers": False}
 
 
 class APPO(IMPALA):

@@ -24,6 +24,7 @@ class CircularBuffer:
         self.iterations_per_batch = iterations_per_batch
         self._rng = rng or np.random.default_rng()
         self._entries: deque[list[Any]] = deque()  # of [batch, how many times it may be given]
+        self._added = 0  # since the beginning or the latest `clear`
 
     def add(self, batch: Any) -> int:
         """Adds a batch.
@@ -35,6 +36,7 @@ class CircularBuffer:
         if len(self._entries) == self.num_batches:
             lost = self._entries.popleft()[1]
         self._entries.append([batch, self.iterations_per_batch])
+        self._added += 1
         return lost
 
     def sample(self) -> Any:
@@ -48,9 +50,15 @@ class CircularBuffer:
             del self._entries[chosen]
         return entry[0]
 
+    @property
+    def is_full(self) -> bool:
+        """Whether there were as many batches as can be kept."""
+        return self._added >= self.num_batches
+
     def clear(self) -> None:
         """Forgets all batches."""
         self._entries.clear()
+        self._added = 0
 
     def __len__(self) -> int:
         """Number of batches that can be given."""

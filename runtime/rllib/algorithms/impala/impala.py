@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
+
 from ...core.learner.learner_actor import STATE_AFTER_UPDATE
 from ...core.rl_module.rl_module import RLModuleSpec
 from ...utils.metrics import (
@@ -24,10 +26,12 @@ from ...utils.schedules.scheduler import Scheduler
 from .._config.settings import NotProvided, setter
 from ..algorithm import Algorithm
 from ..algorithm_config import AlgorithmConfig
-from ..on_policy import train_batch
+from ..on_policy import log_updates_ahead, train_batch
 
 WAIT_FOR_SAMPLES_S = 1.0
 """How long a training step waits for a runner's first sample: it may then report, evaluate and look after runners."""
+BROADCASTS_REMEMBERED = 1000
+"""Samples of older weights count as those of the first ones in the report."""
 WAIT_FOR_LEARNERS_S = 1.0
 """How long a training step waits for learners that are behind before it lets them go on and looks for samples again."""
 
@@ -103,6 +107,15 @@ class IMPALAConfig(AlgorithmConfig):
             kwargs: see `AlgorithmConfig.training`.
         """
         super().training(**kwargs)
+        self.warn_without_effect(
+            "set max_requests_in_flight_per_learner of learners()", learner_queue_size=learner_queue_size
+        )
+        self.warn_without_effect(
+            "batches are put together, and copied to a GPU, where they are learned from, when they have arrived",
+            num_gpu_loader_threads=num_gpu_loader_threads,
+            timeout_s_sampler_manager=timeout_s_sampler_manager,
+            timeout_s_aggregator_manager=timeout_s_aggregator_manager,
+        )
         return self.apply(
             vtrace=vtrace,
             vtrace_clip_rho_threshold=vtrace_clip_rho_threshold,
@@ -139,10 +152,6 @@ class IMPALAConfig(AlgorithmConfig):
             description="entropy coefficient",
         )
 
-    @property
-    def _model_config_auto_includes(self) -> dict[str, Any]:
-        return super()._model_config_auto_includes | {"vf_share_layers": False}
-
 
 class IMPALA(Algorithm):
     """Learns from what runners have sampled while they sample on, with weights that may be some updates old.
@@ -161,6 +170,11 @@ class IMPALA(Algorithm):
         super().setup(config)
         self._waiting_samples: list[Any] = []  # since the latest update
         self._updates_since_broadcast = 0  # since the latest broadcast
+        self._updates_sent = self._updates_done = 0
+        self._updates_in_weights: dict[
+            int, int
+        ] = {}  # number of broadcast weights -> updates that they include
+        self._updates_ahead = 0.0  # of the policy that sampled the latest batch
 
     def training_step(self) -> None:
         """Takes what runners have sampled, and learns from each full train batch of it."""
@@ -203,8 +217,12 @@ class IMPALA(Algorithm):
         with self.metrics.log_time((TIMERS, LEARNER_UPDATE_TIMER)):
             if config.num_learners > 0:
                 group.wait_for_room(WAIT_FOR_LEARNERS_S)
+            data = train_batch(batch)
+            self._updates_sent += 1
+            known = [self._updates_in_weights.get(number, 0) for number in data.weights_seqs]
+            self._updates_ahead = self._updates_sent - float(np.mean(known))
             results = group.update(
-                **train_batch(batch).data(config),
+                **data.data(config),
                 async_update=config.num_learners > 0,
                 return_state=config.num_learners > 0,
                 timesteps={
@@ -229,7 +247,10 @@ class IMPALA(Algorithm):
         for result in results:
             weights = result.pop(STATE_AFTER_UPDATE, weights)
         self.metrics.aggregate(results, key=LEARNER_RESULTS)
-        self._updates_since_broadcast += max(1, len(results) // max(1, self.config.num_learners))
+        log_updates_ahead(self.metrics, results, self._updates_ahead)
+        updates = max(1, len(results) // max(1, self.config.num_learners))
+        self._updates_done += updates
+        self._updates_since_broadcast += updates
         if self._updates_since_broadcast < self.config.broadcast_interval:
             return
         self._updates_since_broadcast = 0
@@ -237,6 +258,9 @@ class IMPALA(Algorithm):
             source = self.learner_group if weights is None else _Weights(weights)
             self.env_runner_group.sync_weights(from_worker_or_learner_group=source, inference_only=True)
         self.metrics.log_value(NUM_SYNCH_WORKER_WEIGHTS, 1, reduce="sum")
+        self._updates_in_weights[self.env_runner_group.weights_seq] = self._updates_done
+        if len(self._updates_in_weights) > BROADCASTS_REMEMBERED:
+            del self._updates_in_weights[next(iter(self._updates_in_weights))]
 
 
 class _Weights:

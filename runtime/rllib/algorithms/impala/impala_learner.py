@@ -10,6 +10,7 @@ from ...core.rl_module.apis import ValueFunctionAPI
 from ...utils.lambda_defaultdict import LambdaDefaultDict
 from ...utils.metrics import NUM_ENV_STEPS_SAMPLED_LIFETIME
 from ...utils.schedules.scheduler import Scheduler
+from ..ppo.results import LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY
 
 
 class IMPALALearner(Learner):
@@ -33,13 +34,14 @@ class IMPALALearner(Learner):
         self.entropy_coeff_schedulers_per_module.pop(module_id, None)
         return spec
 
-    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Moves the coefficients along their schedules."""
-        super().after_gradient_based_update(timesteps=timesteps)
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Moves the coefficients along their schedules, and logs them."""
+        super().before_gradient_based_update(timesteps=timesteps)
         now = timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)
         for module_id in self._module_optimizers:
             if module_id in self.module:
-                self.entropy_coeff_schedulers_per_module[module_id].update(timestep=now)
+                coeff = self.entropy_coeff_schedulers_per_module[module_id].update(timestep=now)
+                self.metrics.log_value((module_id, LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY), coeff, window=1)
 
     @classmethod
     def rl_module_required_apis(cls) -> list[type]:

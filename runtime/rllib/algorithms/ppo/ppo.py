@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
+
 from ...core.rl_module.rl_module import RLModuleSpec
 from ...utils.metrics import (
     ALL_MODULES,
@@ -20,7 +22,7 @@ from ...utils.schedules.scheduler import Scheduler
 from .._config.settings import NotProvided, setter
 from ..algorithm import Algorithm
 from ..algorithm_config import AlgorithmConfig
-from ..on_policy import collected_rollouts
+from ..on_policy import collected_rollouts, log_updates_ahead
 from .results import (
     LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY,
     LEARNER_RESULTS_CURR_KL_COEFF_KEY,
@@ -186,6 +188,8 @@ class PPO(Algorithm):
                 shuffle_batch_per_epoch=config.shuffle_batch_per_epoch,
             )
             self.metrics.aggregate(results, key=LEARNER_RESULTS)
+            age = self.env_runner_group.weights_seq - float(np.mean(collected.weights_seqs))
+            log_updates_ahead(self.metrics, results, age + 1)
 
         with self.metrics.log_time((TIMERS, SYNCH_WORKER_WEIGHTS_TIMER)):
             updated = {module_id for result in results for module_id in result} - {ALL_MODULES}

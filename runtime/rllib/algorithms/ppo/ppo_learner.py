@@ -53,16 +53,22 @@ class PPOLearner(Learner):
             each.pop(module_id, None)
         return spec
 
-    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
-        """Moves the coefficients and logs them."""
-        super().after_gradient_based_update(timesteps=timesteps)
+    def before_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Moves the entropy coefficients along their schedules, and logs them."""
+        super().before_gradient_based_update(timesteps=timesteps)
         now = timesteps.get(NUM_ENV_STEPS_SAMPLED_LIFETIME, 0)
+        for module_id in self._module_optimizers:
+            if module_id in self.module:
+                coeff = self.entropy_coeff_schedulers_per_module[module_id].update(timestep=now)
+                self.metrics.log_value((module_id, LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY), coeff, window=1)
+
+    def after_gradient_based_update(self, *, timesteps: dict[str, Any]) -> None:
+        """Moves the KL coefficients and logs them."""
+        super().after_gradient_based_update(timesteps=timesteps)
         for module_id in self._module_optimizers:
             if module_id not in self.module:
                 continue
             config = self.config_for_module(module_id)
-            coeff = self.entropy_coeff_schedulers_per_module[module_id].update(timestep=now)
-            self.metrics.log_value((module_id, LEARNER_RESULTS_CURR_ENTROPY_COEFF_KEY), coeff, window=1)
             if config.use_kl_loss and module_id in self._latest_kl:
                 kl_loss = float(self._latest_kl.pop(module_id))
                 self._update_module_kl_coeff(module_id=module_id, config=config, kl_loss=kl_loss)

@@ -90,7 +90,6 @@ class Learner(OptimizerRegistry, Checkpointable):
             )
         self._module = self._make_module()
         self.configure_optimizers()
-        self._log_trainable_parameters()
         self._is_built = True
 
     def shutdown(self) -> None:
@@ -232,6 +231,7 @@ class Learner(OptimizerRegistry, Checkpointable):
             self.metrics.log_value((module_id, self.TOTAL_LOSS_KEY), value, window=1)
         is_stream = training_data.data_iterators is not None
         counts = {module_id: [int(each) for each in parts] for module_id, parts in steps.items()}
+        self._log_trainable_parameters()
         log_steps_trained(self.metrics, counts, self._weights_seq_no, is_stream=is_stream)
         self.after_gradient_based_update(timesteps=timesteps)
         return None if _no_metrics_reduce else self.metrics.reduce()
@@ -513,10 +513,10 @@ class Learner(OptimizerRegistry, Checkpointable):
         return state
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Sets what `get_state` gave. Weights that are older than the learner's are ignored."""
+        """Sets what `get_state` gave."""
         self._check_is_built()
         seq_no = state.get(WEIGHTS_SEQ_NO, 0)
-        if COMPONENT_RL_MODULE in state and (seq_no == 0 or self._weights_seq_no < seq_no):
+        if COMPONENT_RL_MODULE in state:  # an older state, too: training goes back to it
             self.module.set_state(state[COMPONENT_RL_MODULE])
         if COMPONENT_OPTIMIZER in state:
             self._set_optimizer_state(state[COMPONENT_OPTIMIZER])

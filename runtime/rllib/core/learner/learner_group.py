@@ -427,7 +427,7 @@ def _minibatch_count(shards: list[TrainingData], size: int, epochs: int) -> int:
     rows = 0
     for shard in shards:
         if shard.rollouts is not None:
-            rows = max(rows, *(rollout.rows for rollout in shard.rollouts.values()))
+            rows = max(rows, *(rollout.rows for rollout in shard.rollouts.values()), 0)
         elif shard.batch is not None:
             rows = max(rows, _steps_of(shard))
         elif shard.episodes is not None:

@@ -164,3 +164,4 @@ NUM_TRAINING_STEP_CALLS_SINCE_LAST_SYNCH_WORKER_WEIGHTS = (
 )
 TD_ERROR_KEY = "td_error"
 WEIGHTS_SEQ_NO = "weights_seq_no"
+DIFF_NUM_GRAD_UPDATES_VS_SAMPLER_POLICY = "diff_num_grad_updates_vs_sampler_policy"

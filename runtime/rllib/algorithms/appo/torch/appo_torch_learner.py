@@ -37,11 +37,14 @@ class APPOTorchLearner(APPOLearner, IMPALATorchLearner):
         minibatch_size: int | None,
         shuffle: bool,
     ) -> Iterator[Batch]:
-        """Minibatches of kept batches: for each that comes, as many uses as one may have."""
+        """Minibatches of kept batches, chosen at random: for each that comes, as many uses as one may have."""
         batches = [batch]
         if self._buffer is not None:
             self._buffer.add(batch)
-            batches = [self._buffer.sample() for _ in range(self._buffer.iterations_per_batch)]
+            # While the buffer fills, each batch that comes makes for one use only: without a reserve, all uses of a
+            # batch would follow one another, and the updates would fit it rather than the policy's experience.
+            uses = self._buffer.iterations_per_batch if self._buffer.is_full else 1
+            batches = [each for each in (self._buffer.sample() for _ in range(uses)) if each is not None]
         for each in batches:
             for module_id, columns in each.items():
                 rows = int(self._steps_in(columns)) * num_epochs
@@ -63,7 +66,8 @@ class APPOTorchLearner(APPOLearner, IMPALATorchLearner):
         targets = self.targets(config, batch, old_logp, values)
 
         behavior_ratio = torch.exp(behavior_logp - old_logp).clamp(max=config.target_worker_clipping)
-        ratio = behavior_ratio * torch.exp(logp - behavior_logp)
+        # Masked rows have actions that nobody took: an overflow there would make the gradients of all rows NaN.
+        ratio = behavior_ratio * torch.exp(torch.where(mask, logp - behavior_logp, 0))
         clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
         gain = mean(torch.minimum(ratio * targets.advantages, clipped * targets.advantages), mask)
         vf_loss = 0.5 * mean((values - targets.values).square(), mask)

@@ -75,7 +75,11 @@ class PPOTorchLearner(PPOLearner, TorchLearner):
         current = module.get_train_action_dist_cls().from_logits(fwd_out[Columns.ACTION_DIST_INPUTS])
         advantages = batch[Columns.ADVANTAGES]
 
-        ratio = torch.exp(current.logp(batch[Columns.ACTIONS]) - batch[Columns.ACTION_LOGP])
+        log_ratio = current.logp(batch[Columns.ACTIONS]) - batch[Columns.ACTION_LOGP]
+        if mask is not None:
+            # Masked rows have actions that nobody took: an overflow there would make the gradients of all rows NaN.
+            log_ratio = torch.where(mask, log_ratio, 0)
+        ratio = log_ratio.exp()
         clipped = ratio.clamp(1 - config.clip_param, 1 + config.clip_param)
         gain = mean(torch.minimum(ratio * advantages, clipped * advantages), mask)
         loss = -gain

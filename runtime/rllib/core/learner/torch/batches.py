@@ -149,7 +149,7 @@ def through_sequences(
     state: Tree = rollout.state_in  # before the next sequence of each segment
     if state is None:
         initial = module.get_initial_state()
-        state = trees.tree_map(lambda leaf: np.repeat(np.asarray(leaf)[None], count, axis=0), initial)
+        state = trees.tree_map(lambda leaf: np.repeat(_array(leaf)[None], count, axis=0), initial)
     with torch.no_grad():
         for part in range(int(sequences.part.max(initial=-1)) + 1):
             chosen = np.flatnonzero(sequences.part == part)
@@ -168,6 +168,10 @@ def through_sequences(
             # Padding changes the states of segments that end here, which are not needed any more.
             state = _replaced(state, owners, out[Columns.STATE_OUT])
     return sequences.rows(values), trees.stack(states)
+
+
+def _array(leaf: Any) -> np.ndarray:
+    return leaf.detach().cpu().numpy() if isinstance(leaf, torch.Tensor) else np.asarray(leaf)
 
 
 def _replaced(state: Tree, index: np.ndarray, new: Tree) -> Tree:

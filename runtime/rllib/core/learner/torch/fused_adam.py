@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch.optim import Optimizer
+from torch.optim.adam import adam
 
 
-def _plain(name: str) -> Callable[..., Any]:
-    """A method of `Optimizer` without the wrapper that imports torch._dynamo on first use."""
-    method = getattr(Optimizer, name)
-    plain: Callable[..., Any] = getattr(method, "__wrapped__", method)
+def _plain(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method without the wrapper that imports torch._dynamo on first use."""
+    plain: Callable[..., Any] = inspect.unwrap(method)
     return plain
 
 
@@ -21,16 +22,34 @@ class FusedAdam(torch.optim.Adam):
 
     Adam's own methods import torch._dynamo, which takes over a second of each process that starts, and prepare each
     step in Python for about as long as a small network's step takes. `TorchLearner.new_adam` chooses between the two.
+    Hooks that are registered for this optimizer are called, global ones of all optimizers are not.
     """
 
-    add_param_group = _plain("add_param_group")
-    state_dict = _plain("state_dict")
-    zero_grad = _plain("zero_grad")
-    _load = _plain("load_state_dict")
+    add_param_group = _plain(Optimizer.add_param_group)
+    state_dict = _plain(Optimizer.state_dict)
+    zero_grad = _plain(Optimizer.zero_grad)
+    _load = _plain(Optimizer.load_state_dict)
 
     def __init__(self, params: Any, **kwargs: Any) -> None:
         self._lists: dict[int, tuple[list[Any], ...]] = {}  # of each group whose parameters all had gradients
         super().__init__(params, fused=True, **kwargs)
+        # The class's `step` has a wrapper for hooks and profilers, which is not needed until there is a hook.
+        self.__dict__["step"] = self._step
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restores a copy, which has the wrapped `step`."""
+        super().__setstate__(state)
+        self._lists = {}
+
+    def register_step_pre_hook(self, hook: Any) -> Any:
+        """Calls `hook(optimizer, args, kwargs)` before each step."""
+        self.__dict__.pop("step", None)
+        return super().register_step_pre_hook(hook)
+
+    def register_step_post_hook(self, hook: Any) -> Any:
+        """Calls `hook(optimizer, args, kwargs)` after each step."""
+        self.__dict__.pop("step", None)
+        return super().register_step_post_hook(hook)
 
     def load_state_dict(self, state_dict: Any) -> None:
         """Sets what `state_dict` gave."""
@@ -43,6 +62,9 @@ class FusedAdam(torch.optim.Adam):
         Args:
             closure: computes the loss and its gradients first, if given.
         """
+        return self._step(closure)
+
+    def _step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None if closure is None else closure()
         with torch.no_grad():
             for number, group in enumerate(self.param_groups):
@@ -53,8 +75,6 @@ class FusedAdam(torch.optim.Adam):
                 if lists[0]:
                     _fused_step(group, *lists)
         return loss
-
-    step.hooked = True  # type: ignore[attr-defined] # no profiler's wrapper around each call
 
     def _lists_of(self, group: dict[str, Any]) -> tuple[list[Any], ...]:
         """The group's parameters that have gradients, and their moments and step counters."""
@@ -88,14 +108,14 @@ def _fused_step(
     steps: list[Any],
 ) -> None:
     beta1, beta2 = group["betas"]
-    torch._foreach_add_(steps, 1)
-    torch._fused_adam_(
+    adam(
         params,
         [param.grad for param in params],
         means,
         squares,
         largest,
         steps,
+        fused=True,
         lr=group["lr"],
         beta1=beta1,
         beta2=beta2,

@@ -46,10 +46,17 @@ def average_over_learners(gradients: Sequence[torch.Tensor]) -> None:
     """Replaces gradients by their means over all ranks of the process group, in one collective operation."""
     import torch.distributed as distributed
 
-    flat = torch._utils._flatten_dense_tensors(tuple(gradients))
+    flat = torch.cat([gradient.reshape(-1) for gradient in gradients])
     distributed.all_reduce(flat)
     flat /= distributed.get_world_size()
-    for gradient, mean in zip(
-        gradients, torch._utils._unflatten_dense_tensors(flat, tuple(gradients)), strict=True
-    ):
-        gradient.copy_(mean)
+    for gradient, mean in zip(gradients, flat.split([each.numel() for each in gradients]), strict=True):
+        gradient.copy_(mean.view_as(gradient))
+
+
+def most_of_learners(number: int, device: torch.device) -> int:
+    """The largest of the numbers that the ranks of the process group have."""
+    import torch.distributed as distributed
+
+    largest = torch.tensor(number, device=device)
+    distributed.all_reduce(largest, distributed.ReduceOp.MAX)
+    return int(largest)

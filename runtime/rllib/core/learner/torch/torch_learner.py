@@ -14,6 +14,7 @@ from ...._core.rollout import Rollout
 from ...._core.types import ALL_MODULES, Config, ModuleID
 from ....utils.metrics import NUM_NON_TRAINABLE_PARAMETERS, NUM_TRAINABLE_PARAMETERS
 from ...columns import Columns
+from ...rl_module.default_model_config import DefaultModelConfig
 from ...rl_module.rl_module import RLModule
 from ...rl_module.torch.torch_compile_config import TorchCompileConfig
 from ...rl_module.torch.torch_rl_module import TorchRLModule
@@ -22,7 +23,7 @@ from ..optimizers import ParamDict
 from ..training_data import row_count
 from .batches import Sequences, as_tensor, take, tensors, through_sequences
 from .fused_adam import FusedAdam
-from .gradients import average_over_learners, clip, global_norm
+from .gradients import average_over_learners, clip, global_norm, most_of_learners
 
 
 class TorchLearner(Learner):
@@ -129,8 +130,12 @@ class TorchLearner(Learner):
 
     def sequences_of(self, module: Any, rollout: Rollout) -> Sequences:
         """Sequences of at most "max_seq_len" rows, a setting of the module."""
-        settings = module.model_config
-        length = settings["max_seq_len"] if isinstance(settings, dict) else settings.max_seq_len
+        settings, default = module.model_config, DefaultModelConfig().max_seq_len
+        length = (
+            settings.get("max_seq_len", default)
+            if isinstance(settings, dict)
+            else getattr(settings, "max_seq_len", default)
+        )
         return Sequences(rollout, int(length))
 
     def sequence_batch(
@@ -186,6 +191,9 @@ class TorchLearner(Learner):
             minibatch_count({module_id: units[module_id]}, sizes[module_id], num_epochs)
             for module_id in batch
         )
+        if self.distributed and not num_total_minibatches and torch.distributed.is_initialized():
+            # Gradients are averaged minibatch by minibatch, so that all learners must have the same number of them.
+            count = most_of_learners(count, self._device)
         streams = {
             module_id: minibatch_rows(
                 units[module_id], sizes[module_id], count, shuffle=shuffle, rng=self._rng
@@ -312,12 +320,18 @@ class TorchLearner(Learner):
     # ---- metrics
 
     def _log_trainable_parameters(self) -> None:
-        counts = {True: 0, False: 0}
-        for _, module in self.module.items():
+        totals = [0, 0]
+        for module_id, module in self.module.items():
+            counts = [0, 0]
             for param in self.get_parameters(module):
-                counts[param.requires_grad] += param.numel()
-        self.metrics.log_value((ALL_MODULES, NUM_TRAINABLE_PARAMETERS), counts[True], window=1)
-        self.metrics.log_value((ALL_MODULES, NUM_NON_TRAINABLE_PARAMETERS), counts[False], window=1)
+                counts[not param.requires_grad] += param.numel()
+            self._log_parameters(module_id, counts)
+            totals = [total + count for total, count in zip(totals, counts, strict=True)]
+        self._log_parameters(ALL_MODULES, totals)
+
+    def _log_parameters(self, module_id: ModuleID, counts: Sequence[int]) -> None:
+        for name, count in zip((NUM_TRAINABLE_PARAMETERS, NUM_NON_TRAINABLE_PARAMETERS), counts, strict=True):
+            self.metrics.log_value((module_id, name), count, window=1)
 
 
 def _is_numeric(column: Any) -> bool:

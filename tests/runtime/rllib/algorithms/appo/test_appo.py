@@ -33,6 +33,7 @@ def test_runners_sample_while_learners_learn(session: None, config: Any, learner
         learned = result["learners"]["default_policy"]
         assert np.isfinite(learned["total_loss"])
         assert learned["num_module_steps_trained_lifetime"] > 0
+        assert learned["diff_num_grad_updates_vs_sampler_policy"] >= 1
         after = algo.learner_group.get_weights()["default_policy"]
         assert any(not np.array_equal(before[name], after[name]) for name in before)
         assert result["num_weight_broadcasts"] > 0
@@ -90,3 +91,18 @@ def test_defaults_are_those_of_ray() -> None:
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         APPOConfig().environment("CartPole-v1").training(**settings).validate()
+
+
+def test_settings_without_effect_warn() -> None:
+    for settings in ({"learner_queue_size": 5}, {"lambda_": 0.5}, {"simple_queue_size": 1}):
+        with pytest.warns(UserWarning, match="has no effect"):
+            APPOConfig().training(**settings)
+    with pytest.warns(UserWarning, match="num_aggregator_actors_per_learner=2 has no effect"):
+        IMPALAConfig().learners(num_aggregator_actors_per_learner=2)
+    with pytest.warns(UserWarning, match="torch_ddp_kwargs"):
+        IMPALAConfig().framework("torch", torch_ddp_kwargs={"find_unused_parameters": True})
+
+
+def test_appo_has_value_layers_of_its_own_and_impala_shares_them() -> None:
+    assert APPOConfig().model_config["vf_share_layers"] is False
+    assert IMPALAConfig().model_config.get("vf_share_layers", True) is True

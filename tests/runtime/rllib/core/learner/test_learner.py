@@ -38,7 +38,12 @@ def test_an_update_takes_all_minibatches_and_reports_them() -> None:
         assert np.isfinite(own[name])
     assert own["gradients_default_optimizer_global_norm"] > 0
     assert not equal(before, weights(made))
-    assert everything["num_trainable_parameters"] == sum(each.size for each in before.values())
+    size = sum(each.size for each in before.values())
+    for _ in range(2):  # in each result, not only in the first
+        assert own["num_trainable_parameters"] == everything["num_trainable_parameters"] == size
+        assert own["num_non_trainable_parameters"] == everything["num_non_trainable_parameters"] == 0
+        results = values_of(made.update(rollouts={"default_policy": data}))
+        own, everything = results["default_policy"], results["__all_modules__"]
 
 
 def test_the_same_seed_gives_the_same_weights() -> None:
@@ -128,6 +133,17 @@ def test_a_learner_that_was_restored_goes_on_as_if_it_had_not_been() -> None:
     assert equal(
         weights(one), weights(other)
     )  # the optimizers' moments and the KL coefficients are the same, too
+
+
+def test_an_older_state_takes_a_learner_back() -> None:
+    made = learner(config())
+    made.update(rollouts={"default_policy": rows(0)})
+    state, before = made.get_state(), weights(made)
+    for seed in (1, 2):
+        made.update(rollouts={"default_policy": rows(seed)})
+    assert not equal(weights(made), before)
+    made.set_state(state)
+    assert equal(weights(made), before)
 
 
 def test_components_of_the_state_can_be_chosen() -> None:

@@ -9,8 +9,9 @@ import torch
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib.algorithms.ppo import PPOConfig
 from runtime.rllib.connectors.learner import AddNextObservationsFromEpisodesToTrainBatch as NextObservations
+from runtime.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from tests.runtime.rllib._core.making import rollout
-from tests.runtime.rllib.core.learner.learning import learner, spec, values_of
+from tests.runtime.rllib.core.learner.learning import equal, learner, spec, values_of, weights
 
 
 def rows(seed: int = 0, segments: int = 4) -> Rollout:
@@ -159,6 +160,32 @@ def test_entropy_coefficients_follow_their_schedule() -> None:
         rollouts={"default_policy": rows()}, timesteps={"num_env_steps_sampled_lifetime": 50}
     )
     assert values_of(results)["default_policy"]["curr_entropy_coeff"] == pytest.approx(0.1)
+
+
+def test_a_restored_learner_uses_the_coefficient_of_its_time_step_at_once() -> None:
+    config = PPOConfig().training(entropy_coeff=[(0, 1.0), (100, 0.0)], lr=0.01).debugging(seed=1)
+    one, other = learner(config), learner(config)
+    data, now = {"default_policy": rows()}, {"num_env_steps_sampled_lifetime": 90}
+    one.update(rollouts=data, timesteps=now)
+    other.set_state(one.get_state())
+    for made in (one, other):
+        made.update(rollouts=data, timesteps=now)
+    assert equal(weights(one), weights(other))
+
+
+def test_actions_of_masked_rows_cannot_spoil_gradients() -> None:
+    """A masked row's "action" may be so likely, or so unlikely, that the ratio of probabilities overflows."""
+    made = learner(PPOConfig().training(lr=0.01).debugging(seed=1), spec(use_lstm=True, max_seq_len=4))
+    batch = made.batch_from_rollout("default_policy", rows())
+    batch["action_logp"][~batch["loss_mask"]] = -1000.0
+    made.update(batch={"default_policy": batch})
+    assert all(np.isfinite(each).all() for each in weights(made).values())
+
+
+def test_sequences_have_the_default_length_if_a_dict_of_settings_has_none() -> None:
+    made = learner(PPOConfig().debugging(seed=1), spec(use_lstm=True))
+    batch = made.batch_from_rollout("default_policy", rows())
+    assert batch["obs"].shape[1] == DefaultModelConfig().max_seq_len
 
 
 def test_without_a_critic_advantages_are_returns() -> None:

@@ -75,3 +75,28 @@ def test_groups_have_settings_of_their_own_and_may_come_later() -> None:
     optimizer.zero_grad()
     assert all(param.grad is None for param in params)
     assert optimizer.step(lambda: 7) == 7
+
+
+def test_hooks_of_its_own_are_called_and_copies_go_on() -> None:
+    params = parameters()
+    optimizer = FusedAdam(params, lr=0.1)
+    step(optimizer, params, 1)
+    calls: list[str] = []
+    optimizer.register_step_pre_hook(lambda *_: calls.append("before"))
+    optimizer.register_step_post_hook(lambda *_: calls.append("after"))
+    step(optimizer, params, 2)
+    assert calls == ["before", "after"]
+    params, twin = copy.deepcopy((params, FusedAdam(params, lr=0.1)))
+    before = params[0].detach().clone()
+    step(twin, params, 3)
+    assert not torch.equal(params[0], before)
+
+
+def test_schedulers_of_torch_work_with_it() -> None:
+    params = parameters()
+    optimizer = FusedAdam(params, lr=0.1)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1, gamma=0.5)
+    for number in range(2):
+        step(optimizer, params, number)
+        scheduler.step()
+    assert optimizer.param_groups[0]["lr"] == 0.025
