@@ -12,8 +12,8 @@ import numpy as np
 
 from runtime.rllib._core import trees
 from runtime.rllib._core.rollout import Rollout
-from runtime.rllib.env._episode_rollouts import to_rollout as to_rollout
 from runtime.rllib.env._episode_rollouts import data_dict, views
+from runtime.rllib.env._episode_rollouts import to_rollout as to_rollout
 from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer as Buffer
 from runtime.rllib.policy.sample_batch import SampleBatch
 
