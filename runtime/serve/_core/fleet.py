@@ -145,7 +145,7 @@ class Fleet:
             had, self.scaler = self.scaler is not None, None
             self._wanted = options.num_replicas or 1
             return [Put(self.wanted_key, None), Sleep(("scale", self.app, self.name), -1)] if had else []
-        scaler, self._policy_error = scaler_of(self.app, self.spec, now)
+        scaler, self._policy_error = scaler_of(self.app, self.spec, now, self._world.wall_offset_s)
         if self.scaler is None:
             self.scaler = scaler
             self._wanted = scaler.first
