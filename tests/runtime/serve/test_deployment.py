@@ -77,6 +77,7 @@ def test_a_policy_travels_with_its_code() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
+        ({"replicas": 1}, TypeError, "has no option replicas"),
         ({"version": "1"}, ValueError, "`version` has been removed"),
         ({"num_replicas": 0}, ValueError, "larger than 0"),
         ({"num_replicas": -1}, ValueError, "at least 1"),
