@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import abc
 import types
+import typing
 from collections.abc import Callable
 from typing import Any
+
+_QUIET: tuple[Any, ...] = (object, typing.Generic)
 
 
 def finish(instance: Any) -> bool:
@@ -38,6 +42,10 @@ def _nothing(_instance: Any) -> None:
 def _become(instance: Any, destroy: Callable[[Any], None]) -> bool:
     """The object's class becomes one like it with another `__del__`, as the interpreter looks for it there."""
     kind = type(instance)
+    if type(kind) not in (type, abc.ABCMeta) or any(
+        "__init_subclass__" in vars(base) for base in kind.__mro__ if base not in _QUIET
+    ):
+        return False  # the class may note its subclasses
     names = {
         "__slots__": (),
         "__del__": destroy,
@@ -48,6 +56,6 @@ def _become(instance: Any, destroy: Callable[[Any], None]) -> bool:
         instance.__class__ = types.new_class(
             kind.__name__, (kind,), exec_body=lambda body: body.update(names)
         )
-    except Exception:  # a class that has no subclasses, or runs code for each of them
+    except TypeError:  # a class that can have no subclasses, or whose objects cannot change theirs
         return False
     return True
