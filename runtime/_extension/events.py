@@ -86,6 +86,14 @@ class Subscription:
         """Tells `KeyChanged` of a key of `runtime.experimental.internal_kv`."""
         self._begin(KeyPoll(self._links.agent, self._told, USER_KEYS + namespace, namespace, key))
 
+    def forget_key(self, key: bytes, namespace: str = "") -> None:
+        """Watches a key no more. What is told of it already stays."""
+        with self._links.lock:
+            for poll in self._polls:
+                if isinstance(poll, KeyPoll) and poll.place == (USER_KEYS + namespace, key):
+                    poll.stopped = True
+            self._polls = [poll for poll in self._polls if not poll.stopped]
+
     def forget(self, watched: Iterable[Watched]) -> None:
         """Watches these references and generators no more. What is told of them already stays."""
         with self._links.lock:

@@ -146,16 +146,16 @@ class KeyPoll(Poll):
         key: bytes,
     ) -> None:
         super().__init__(agent, tell)
-        self._place = namespace, key
+        self.place = namespace, key
         self._shown = shown
         self._known = b""
 
     def request(self) -> WatchKey:
-        return WatchKey(*self._place, self._known, WATCH_S)
+        return WatchKey(*self.place, self._known, WATCH_S)
 
     def learn(self, reply: KeyValue) -> Sequence[News]:
         digest = digest_of(reply.value)
         if digest == self._known:
             return ()
         self._known = digest
-        return [KeyChanged(self._shown, self._place[1], reply.value)]
+        return [KeyChanged(self._shown, self.place[1], reply.value)]

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import logging
+import re
 import sys
+import typing
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
-from cloudpickle.cloudpickle import _DYNAMIC_CLASS_TRACKER_BY_CLASS
 
 from runtime import cloudpickle
 from runtime.serve._build_sources import sources
@@ -18,6 +20,7 @@ from runtime.serve._core.specs import ApplicationSpec, DeploymentSpec
 from runtime.serve.deployment import Application, Deployment
 
 log = logging.getLogger(__name__)
+_ID = re.compile("[0-9a-f]{32}")
 
 
 class Built(msgspec.Struct, frozen=True):
@@ -105,11 +108,9 @@ class _Builder:
         if known is not None:
             return known
         deployment = application._bound_deployment
-        buffer = io.BytesIO()
-        what = (deployment.init_args, deployment.init_kwargs)
         try:
-            _Pickler(buffer, self._handle_of).dump(what)
-            code = bytes(cloudpickle.dumps(deployment.func_or_class))
+            init = _pickled((deployment.init_args, deployment.init_kwargs), self._handle_of)
+            code = self._code_of(deployment.func_or_class)
         except Exception as error:
             raise TypeError(
                 f"The code or the arguments of deployment {deployment.name!r} cannot be pickled: {error}"
@@ -121,10 +122,19 @@ class _Builder:
             deployment = deployment.options(**self.overrides[name])
         if self._logging_config is not None and deployment.logging_config is None:
             deployment = deployment.options(logging_config=self._logging_config)
-        self.specs.append(_spec(name, deployment, code, buffer.getvalue(), self._env, self.declared))
+        self.specs.append(_spec(name, deployment, code, init, self._env, self.declared))
         self.handles[name] = self._make_handle(name, self._app)
         self.deployments[name] = deployment.options(name=name)
         return name
+
+    def _code_of(self, func_or_class: Any) -> _Pickled:
+        data = bytes(cloudpickle.dumps(func_or_class))
+        pickler = _Pickler(io.BytesIO(), self._handle_of)
+        with contextlib.suppress(
+            Exception
+        ):  # serializers of the user's may be needed; ids that are missed do no harm
+            pickler.dump(func_or_class)
+        return _Pickled(data, frozenset(pickler.ids))
 
     def _handle_of(self, application: Application) -> Any:
         return self.handles[self.add(application)]
@@ -139,17 +149,50 @@ class _Builder:
         return found
 
 
+class _Pickled(NamedTuple):
+    """`ids`: the random ones in it that stand for classes."""
+
+    data: bytes
+    ids: frozenset[str]
+
+    @property
+    def same_everywhere(self) -> bytes:
+        """Without the ids, which are others in each process."""
+        data = self.data
+        for each in self.ids:
+            data = data.replace(each.encode(), b"")
+        return data
+
+
+def _pickled(value: Any, handle_of: Callable[[Application], Any]) -> _Pickled:
+    buffer = io.BytesIO()
+    pickler = _Pickler(buffer, handle_of)
+    pickler.dump(value)
+    return _Pickled(buffer.getvalue(), frozenset(pickler.ids))
+
+
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-    """Pickles a handle in the place of each application."""
+    """Pickles a handle in the place of each application.
+
+    Attributes:
+        ids: cloudpickle pickles a class or type variable by value as a call, and gives it a random id, which is among
+            the arguments.
+    """
 
     def __init__(self, file: io.BytesIO, handle_of: Callable[[Application], Any]) -> None:
         super().__init__(file)
+        self.ids: set[str] = set()
         self._handle_of = handle_of
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, Application):
             return _itself, (self._handle_of(value),)
-        return super().reducer_override(value)
+        reduced = super().reducer_override(value)
+        if reduced is NotImplemented and isinstance(value, typing.TypeVar):
+            reduced = self.dispatch_table[typing.TypeVar](value)
+        if isinstance(value, type | typing.TypeVar) and isinstance(reduced, tuple):
+            self.ids.update(each for each in reduced[1] if isinstance(each, str) and _ID.fullmatch(each))
+        return reduced
 
 
 def _itself(value: Any) -> Any:
@@ -158,7 +201,7 @@ def _itself(value: Any) -> Any:
 
 
 def _spec(
-    name: str, deployment: Deployment, code: bytes, init: bytes, env: Mapping[str, Any], declared: bool
+    name: str, deployment: Deployment, code: _Pickled, init: _Pickled, env: Mapping[str, Any], declared: bool
 ) -> DeploymentSpec:
     options = deployment._options
     fixed = (
@@ -170,21 +213,21 @@ def _spec(
         env,
     )
     wrapped = deployment.func_or_class
-    parts = [_same_everywhere(init), repr(fixed).encode(), _identity(wrapped, code)]
+    parts = [init.same_everywhere, repr(fixed).encode(), _identity(wrapped, code)]
     if not declared:  # built in the program that may have changed the class
-        parts.append(_same_everywhere(code))
+        parts.append(code.same_everywhere)
     version = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
     return DeploymentSpec(
         name=name,
-        code=code,
-        init=init,
+        code=code.data,
+        init=init.data,
         version=version,
         options=options,
         code_name=f"{getattr(wrapped, '__module__', '')}:{getattr(wrapped, '__qualname__', name)}",
     )
 
 
-def _identity(wrapped: Any, code: bytes) -> bytes:
+def _identity(wrapped: Any, code: _Pickled) -> bytes:
     """What changes with the code, and is the same in each process that builds it.
 
     A pickle is not: it has sets in the order of this process, and it names what modules have. So of a class or function
@@ -196,11 +239,4 @@ def _identity(wrapped: Any, code: bytes) -> bytes:
     texts = b"\0".join(each.encode() + b"\0" + text for each, text in sorted(found.items()))
     if module is not None and module.__name__ in found and name and "<locals>" not in name:
         return texts + b"\0" + name.encode()
-    return texts + b"\0" + _same_everywhere(code)
-
-
-def _same_everywhere(pickled: bytes) -> bytes:
-    """Without the random ids that cloudpickle gives to classes in each process."""
-    for tracker in list(_DYNAMIC_CLASS_TRACKER_BY_CLASS.values()):
-        pickled = pickled.replace(tracker.encode(), b"")
-    return pickled
+    return texts + b"\0" + code.same_everywhere

@@ -8,24 +8,28 @@ import logging
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import runtime
 from runtime.serve._controller import connection
 from runtime.serve._controller.starting import configure
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve.config import (
-    AutoscalingConfig,
-    BackpressureConfig,
     ControllerOptions,
     HTTPOptions,
     ProxyLocation,
-    RequestRouterConfig,
     gRPCOptions,
 )
-from runtime.serve.deployment import DEFAULT, Application, Deployment, check_route_prefix, made, merged
+from runtime.serve.deployment import (
+    Application,
+    Deployment,
+    DeploymentChoices,
+    check_route_prefix,
+    made,
+    merged,
+)
 from runtime.serve.schema import LoggingConfig, ServeStatus
 
 if TYPE_CHECKING:
@@ -54,29 +58,7 @@ __all__ = [
 def deployment(
     _func_or_class: Callable[..., Any] | None = None,
     name: str | None = None,
-    version: str = DEFAULT,
-    num_replicas: int | str | None = DEFAULT,
-    ray_actor_options: dict[str, Any] | None = DEFAULT,
-    placement_group_bundles: list[dict[str, float]] | None = DEFAULT,
-    placement_group_strategy: str | None = DEFAULT,
-    placement_group_bundle_label_selector: list[dict[str, str]] | None = DEFAULT,
-    max_replicas_per_node: int | None = DEFAULT,
-    user_config: Any = DEFAULT,
-    max_ongoing_requests: int = DEFAULT,
-    max_queued_requests: int = DEFAULT,
-    backpressure_config: Mapping[str, Any] | BackpressureConfig | None = DEFAULT,
-    autoscaling_config: Mapping[str, Any] | AutoscalingConfig | None = DEFAULT,
-    graceful_shutdown_wait_loop_s: float = DEFAULT,
-    graceful_shutdown_timeout_s: float = DEFAULT,
-    health_check_period_s: float = DEFAULT,
-    health_check_timeout_s: float = DEFAULT,
-    logging_config: Mapping[str, Any] | LoggingConfig | None = DEFAULT,
-    request_router_config: Mapping[str, Any] | RequestRouterConfig | None = DEFAULT,
-    max_constructor_retry_count: int = DEFAULT,
-    gang_scheduling_config: Any = DEFAULT,
-    deployment_actors: Any = DEFAULT,
-    rolling_update_percentage: float = DEFAULT,
-    max_surge_percent: int = DEFAULT,
+    **given: Unpack[DeploymentChoices],
 ) -> Any:
     """Makes a `Deployment` of a class or function, as a decorator with or without arguments.
 
@@ -110,8 +92,6 @@ def deployment(
         ValueError, TypeError: an option is invalid.
         NotImplementedError: `gang_scheduling_config` or `deployment_actors` is given.
     """
-    given = {key: value for key, value in locals().items() if value is not DEFAULT}
-    del given["_func_or_class"], given["name"]
     options = merged({}, given)
 
     def decorate(code: Callable[..., Any]) -> Deployment:

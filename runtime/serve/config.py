@@ -380,6 +380,8 @@ class AutoscalingContext:
         total_queued_requests: those of them that wait for a replica.
         aggregated_metrics, raw_metrics: of `record_autoscaling_stats`, by name and replica; a number, or
             `(time, number)` pairs.
+        current_time, last_scale_up_time, last_scale_down_time: in seconds since the epoch, as are the times of pairs;
+            None: never.
         policy_state: what the policy returned last.
     """
 

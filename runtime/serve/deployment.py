@@ -6,7 +6,7 @@ import inspect
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from runtime.serve._core.specs import DeploymentOptions
 from runtime.serve.config import (
@@ -30,18 +30,50 @@ ACTOR_OPTIONS = (
     "fallback_strategy",
 )
 MOST_PER_NODE = 100
+NUMBERS = {
+    "max_ongoing_requests": (5, 1),
+    "max_queued_requests": (-1, -1),
+    "max_constructor_retry_count": (20, 1),
+    "max_surge_percent": (0, 0),
+}
+"""Whole numbers among the options: the default and the least."""
+TIMES = {
+    "graceful_shutdown_wait_loop_s": (2.0, False),
+    "graceful_shutdown_timeout_s": (20.0, False),
+    "health_check_period_s": (10.0, True),
+    "health_check_timeout_s": (30.0, True),
+}
+"""Seconds among the options: the default, and whether they must be above zero."""
 
 __all__ = ["Application", "Deployment"]
 
 
-class _Default:
-    """Stands for an option that was not given."""
+class DeploymentChoices(TypedDict, total=False):
+    """The options of a deployment; see `serve.deployment`."""
 
-    def __repr__(self) -> str:
-        return "DEFAULT"
-
-
-DEFAULT: Any = _Default()
+    version: str
+    num_replicas: int | str | None
+    ray_actor_options: dict[str, Any] | None
+    placement_group_bundles: list[dict[str, float]] | None
+    placement_group_strategy: str | None
+    placement_group_bundle_label_selector: list[dict[str, str]] | None
+    max_replicas_per_node: int | None
+    user_config: Any
+    max_ongoing_requests: int
+    max_queued_requests: int
+    backpressure_config: Mapping[str, Any] | BackpressureConfig | None
+    autoscaling_config: Mapping[str, Any] | AutoscalingConfig | None
+    graceful_shutdown_wait_loop_s: float
+    graceful_shutdown_timeout_s: float
+    health_check_period_s: float
+    health_check_timeout_s: float
+    logging_config: Mapping[str, Any] | LoggingConfig | None
+    request_router_config: Mapping[str, Any] | RequestRouterConfig | None
+    max_constructor_retry_count: int
+    gang_scheduling_config: Any
+    deployment_actors: Any
+    rolling_update_percentage: float
+    max_surge_percent: int
 
 
 class Application:
@@ -154,38 +186,13 @@ class Deployment:
     def options(
         self,
         func_or_class: Any = None,
-        name: str = DEFAULT,
-        version: str = DEFAULT,
-        num_replicas: int | str | None = DEFAULT,
-        ray_actor_options: dict[str, Any] | None = DEFAULT,
-        placement_group_bundles: list[dict[str, float]] | None = DEFAULT,
-        placement_group_strategy: str | None = DEFAULT,
-        placement_group_bundle_label_selector: list[dict[str, str]] | None = DEFAULT,
-        max_replicas_per_node: int | None = DEFAULT,
-        user_config: Any = DEFAULT,
-        max_ongoing_requests: int = DEFAULT,
-        max_queued_requests: int = DEFAULT,
-        backpressure_config: Mapping[str, Any] | BackpressureConfig | None = DEFAULT,
-        autoscaling_config: Mapping[str, Any] | AutoscalingConfig | None = DEFAULT,
-        graceful_shutdown_wait_loop_s: float = DEFAULT,
-        graceful_shutdown_timeout_s: float = DEFAULT,
-        health_check_period_s: float = DEFAULT,
-        health_check_timeout_s: float = DEFAULT,
-        logging_config: Mapping[str, Any] | LoggingConfig | None = DEFAULT,
-        request_router_config: Mapping[str, Any] | RequestRouterConfig | None = DEFAULT,
-        max_constructor_retry_count: int = DEFAULT,
-        gang_scheduling_config: Any = DEFAULT,
-        deployment_actors: Any = DEFAULT,
-        max_surge_percent: int = DEFAULT,
-        rolling_update_percentage: float = DEFAULT,
+        name: str | None = None,
+        **given: Unpack[DeploymentChoices],
     ) -> Deployment:
         """A copy with other options; see `serve.deployment`."""
-        given = {key: value for key, value in locals().items() if value is not DEFAULT}
-        for key in ("self", "func_or_class", "name"):
-            given.pop(key, None)
         code = self._code if func_or_class is None else func_or_class
         changed = Deployment(
-            code, self._name if name is DEFAULT else name, merged(self._given, given), _internal=True
+            code, self._name if name is None else name, merged(self._given, given), _internal=True
         )
         changed._init_args, changed._init_kwargs = self._init_args, self._init_kwargs
         return changed
@@ -219,8 +226,12 @@ def merged(before: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any
     """The options of one call on top of others, with the checks that belong to one call.
 
     Raises:
+        TypeError: there is no such option.
         ValueError: they contradict each other.
     """
+    unknown = sorted(set(given) - set(DeploymentChoices.__annotations__))
+    if unknown:
+        raise TypeError(f"A deployment has no option {', '.join(unknown)}.")
     given = dict(given)
     if "version" in given:
         raise ValueError("`version` has been removed: versions follow from code, arguments and options.")
@@ -259,30 +270,13 @@ def checked(given: Mapping[str, Any]) -> DeploymentOptions:
     replicas = values.pop("num_replicas", None)
     if replicas is not None:
         _whole("num_replicas", replicas, 1)
-    numbers = {
-        "max_ongoing_requests": (5, 1),
-        "max_queued_requests": (-1, -1),
-        "max_constructor_retry_count": (20, 1),
-        "max_surge_percent": (0, 0),
-    }
-    for name, (default, least) in numbers.items():
+    for name, (default, least) in NUMBERS.items():
         values.setdefault(name, default)
         _whole(name, values[name], least)
-    if values["max_queued_requests"] == 0:
-        raise ValueError("max_queued_requests must be -1 (no limit) or positive, not 0.")
-    if values["max_surge_percent"] > 100:
-        raise ValueError(f"max_surge_percent must be at most 100, not {values['max_surge_percent']}.")
-    share = values.pop("rolling_update_percentage", None)
-    if share is not None and not 0 < share <= 1:
-        raise ValueError(f"rolling_update_percentage must be above 0 and at most 1, not {share}.")
-    times = {
-        "graceful_shutdown_wait_loop_s": 2.0,
-        "graceful_shutdown_timeout_s": 20.0,
-        "health_check_period_s": 10.0,
-        "health_check_timeout_s": 30.0,
-    }
-    for name, default_s in times.items():
-        values[name] = _seconds(name, values.get(name, default_s), positive=name.startswith("health"))
+    check_limits(values)
+    values.pop("rolling_update_percentage", None)
+    for name, (default_s, positive) in TIMES.items():
+        values[name] = _seconds(name, values.get(name, default_s), positive)
     _check_actor(values)
     _check_placement(values)
     user_config = values.get("user_config")
@@ -304,6 +298,26 @@ def checked(given: Mapping[str, Any]) -> DeploymentOptions:
     return DeploymentOptions(
         num_replicas=None if scaling else (1 if replicas is None else replicas), **scaling, **values
     )
+
+
+def check_limits(values: Mapping[str, Any]) -> None:
+    """Checks further bounds of options that are numbers already; what is missing or None is not checked.
+
+    Raises:
+        ValueError: one is invalid.
+    """
+    if values.get("max_queued_requests") == 0:
+        raise ValueError("max_queued_requests must be -1 (no limit) or positive, not 0.")
+    percent = values.get("max_surge_percent")
+    if percent is not None and percent > 100:
+        raise ValueError(f"max_surge_percent must be at most 100, not {percent}.")
+    share = values.get("rolling_update_percentage")
+    if share is not None and not 0 < share <= 1:
+        raise ValueError(f"rolling_update_percentage must be above 0 and at most 1, not {share}.")
+    if values.get("max_replicas_per_node") is not None and values.get("placement_group_bundles") is not None:
+        raise ValueError(
+            "Setting max_replicas_per_node is not allowed when placement_group_bundles is provided."
+        )
 
 
 def check_route_prefix(prefix: Any) -> None:
@@ -349,10 +363,6 @@ def _check_placement(values: dict[str, Any]) -> None:
             raise TypeError(f"max_replicas_per_node must be None or an integer, not {most!r}.")
         if not 1 <= most <= MOST_PER_NODE:
             raise ValueError(f"max_replicas_per_node must be from 1 to {MOST_PER_NODE}, not {most}.")
-        if bundles is not None:
-            raise ValueError(
-                "Setting max_replicas_per_node is not allowed when placement_group_bundles is provided."
-            )
     if bundles is None:
         return
     if not bundles or not all(isinstance(bundle, Mapping) and bundle for bundle in bundles):

@@ -184,7 +184,7 @@ class DeploymentHandle(Generic[T]):
 
     def _own_queue(self) -> Queue:
         queue = self._queue
-        if queue is None or queue.caller.is_closed:
+        if queue is None or queue.is_dropped or queue.caller.is_closed:
             queue = self._queue = here().queue(self.app_name, self.deployment_name)
         return queue
 

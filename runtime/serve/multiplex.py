@@ -7,12 +7,13 @@ import functools
 import inspect
 import logging
 import time
-import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from runtime.serve import context, metrics
+from runtime.serve._endings import call_when_unused
+from runtime.serve._event_loops import running_loop
 
 logger = logging.getLogger("ray.serve")
 
@@ -22,6 +23,7 @@ _LATENCIES_MS = [1, 2, 5, 10, 20, 50, 100, 200, 300, 400, 500, 1000, 2000, 5000,
 changed: Callable[[list[str]], None] | None = None
 """Is called with the ids of all models of this process when they change; set by the replica."""
 _caches: set[Models] = set()
+_ends: set[asyncio.Task[None]] = set()  # an event loop does not keep its tasks
 
 
 class Models:
@@ -108,17 +110,18 @@ class Models:
         _tell()
 
     async def unload(self) -> None:
-        """Unloads the model that was not used for the longest time: its `__del__`, sync or async, runs now."""
+        """Unloads the model that was not used for the longest time: its `__del__`, sync or async, runs now, or when no
+        request uses it any more."""
         model_id, model = self._models.popitem(last=False)
         begin = time.perf_counter()
         destroy = getattr(type(model), "__del__", None)
         last = [model]
         del model
         if inspect.iscoroutinefunction(destroy):
-            await destroy(last[0])
-            with warnings.catch_warnings():  # the interpreter calls it once more, and nobody awaits that
-                warnings.simplefilter("ignore", RuntimeWarning)
-                last.clear()
+            ends = _end_when_unused(last[0], destroy)
+            last.clear()
+            if ends:  # no request uses it
+                await asyncio.wait(ends)
         elif destroy is not None:
             # Of a model that no request uses any more `__del__` runs here; it may take long.
             await asyncio.get_running_loop().run_in_executor(None, last.clear)
@@ -137,6 +140,36 @@ class Models:
             except Exception:
                 logger.exception("A model's __del__ failed.")
         _caches.discard(self)
+
+
+def _end_when_unused(
+    model: Any, destroy: Callable[[Any], Coroutine[Any, Any, None]]
+) -> list[asyncio.Task[None]]:
+    """Runs an async `__del__` on this loop once nothing refers to the model; it is in the result when it runs."""
+    loop = asyncio.get_running_loop()
+    ends: list[asyncio.Task[None]] = []
+
+    def begin(model: Any) -> None:
+        task = loop.create_task(destroy(model))
+        _ends.add(task)
+        task.add_done_callback(_has_ended)
+        ends.append(task)
+
+    def unused(model: Any) -> None:
+        if running_loop() is loop:
+            begin(model)
+        elif not loop.is_closed():
+            loop.call_soon_threadsafe(begin, model)
+
+    if not call_when_unused(model, unused):
+        begin(model)
+    return ends
+
+
+def _has_ended(task: asyncio.Task[None]) -> None:
+    _ends.discard(task)
+    if not task.cancelled() and task.exception() is not None:
+        logger.error("A model's __del__ failed.", exc_info=task.exception())
 
 
 def _tell() -> None:

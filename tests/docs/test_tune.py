@@ -2,33 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import re
-import subprocess
-import sys
 
-ROOT = pathlib.Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "tune.md"
+from tests.docs.programs import check_programs
 
 
 def test_its_programs_print_what_it_says(tmp_path: pathlib.Path) -> None:
-    blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
-    text = "\n".join(blocks)
-    expected = re.findall(r"# prints: (.*)", text)
-    assert len(blocks) >= 9
-    assert len(expected) >= 9
-    program = tmp_path / "program.py"
-    program.write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=150,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    lines = iter(done.stdout.splitlines())
-    assert [line for line in expected if line not in lines] == [], done.stdout
+    check_programs("tune.md", tmp_path)

@@ -49,7 +49,8 @@ class Caller:
         self.measures = QueueMeasures(loop, self.name)
         self._queues: dict[tuple[str, str], Queue] = {}
         self._by_key: dict[bytes, Callable[[bytes | None], None]] = {}
-        self._lock = threading.Lock()  # guards both
+        self._deleted: set[tuple[str, str]] = set()  # names of deployments whose queues were dropped
+        self._lock = threading.Lock()  # guards these
         self._followed = followed(self._deliver)
         self._tasks: set[asyncio.Task[None]] = set()
         self.is_closed = False
@@ -61,12 +62,24 @@ class Caller:
             with self._lock:
                 queue = self._queues.get((app, deployment))
                 if queue is None:
-                    queue = Queue(self, app, deployment)
+                    queue = Queue(self, app, deployment, (app, deployment) in self._deleted)
                     self._queues[app, deployment] = queue
                     key = targets_key(app, deployment)
                     self._by_key[key] = queue.published
                     self._followed.follow(key)
         return queue
+
+    def drop(self, queue: Queue) -> None:
+        """Forgets the queue of a deployment that was deleted: the next call makes another one. On the loop."""
+        place = queue.app, queue.deployment
+        with self._lock:
+            if self._queues.get(place) is queue:
+                del self._queues[place]
+                self._deleted.add(place)
+                key = targets_key(*place)
+                del self._by_key[key]
+                self._followed.forget(key)
+        self.demand.drop(queue)
 
     def spawn(self, work: Coroutine[Any, Any, None], ended: Callable[[], object] | None = None) -> None:
         """Runs a coroutine until it ends or the caller is closed. On the loop."""
@@ -106,8 +119,9 @@ class Caller:
                 raise
 
     def _delivered(self, key: bytes, value: bytes | None) -> None:
-        if not self.is_closed:
-            self._by_key[key](value)
+        take = self._by_key.get(key)
+        if take is not None and not self.is_closed:
+            take(value)
 
 
 _caller: Caller | None = None

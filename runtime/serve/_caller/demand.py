@@ -68,6 +68,11 @@ class DemandReporter:
             else:
                 self._timer = self._loop.call_soon(self._report)
 
+    def drop(self, queue: Demanding) -> None:
+        """Nothing waits in a queue, and nothing will."""
+        if self._queues.get((queue.app, queue.deployment)) is queue:
+            del self._queues[queue.app, queue.deployment]
+
     def close(self) -> None:
         """Tells nothing any more."""
         for timer in (self._timer, self._repetition):

@@ -19,6 +19,9 @@ class Followed(Protocol):
     def follow(self, key: bytes) -> None:
         """Delivers the value of a key, if it has one, and each later one."""
 
+    def forget(self, key: bytes) -> None:
+        """Follows a key no more."""
+
     def close(self) -> None:
         """Delivers nothing any more."""
 
@@ -37,6 +40,10 @@ class StoreKeys:
     def follow(self, key: bytes) -> None:
         """See `Followed.follow`."""
         self._subscription.watch_key(key, NAMESPACE)
+
+    def forget(self, key: bytes) -> None:
+        """See `Followed.forget`."""
+        self._subscription.forget_key(key, NAMESPACE)
 
     def close(self) -> None:
         """See `Followed.close`."""

@@ -99,6 +99,7 @@ class Link:
         self._welcome: asyncio.Future[None] | None = None
         self._lost: asyncio.Future[None] | None = None
         self._is_retired = False
+        self._is_over = False
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             Result: self._last,
             Failure: self._last,
@@ -122,6 +123,11 @@ class Link:
         """Whether it takes no new requests."""
         return self._is_retired
 
+    @property
+    def is_over(self) -> bool:
+        """Whether it was retired and its last request has ended: it connects no more."""
+        return self._is_over
+
     async def run(self) -> None:
         """Keeps the connection until the replica is retired."""
         pause_s = FIRST_RETRY_S
@@ -136,6 +142,7 @@ class Link:
             if not self._is_retired:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, MOST_RETRY_S)
+        self._is_over = True
 
     def begin(self, exchange: Exchange) -> None:
         """Sends a request, with a slot that it has."""

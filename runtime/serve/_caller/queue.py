@@ -59,11 +59,18 @@ class QueueOwner(Protocol):
     def spawn(self, work: Coroutine[Any, Any, None], ended: Callable[[], object] | None = None) -> None:
         """Runs a coroutine until it ends or the caller is closed."""
 
+    def drop(self, queue: Queue) -> None:
+        """Forgets the queue of a deployment that was deleted."""
+
 
 class Queue:
-    """Belongs to the caller's loop. Get it by `Caller.queue`."""
+    """Belongs to the caller's loop. Get it by `Caller.queue`.
 
-    def __init__(self, caller: QueueOwner, app: str, deployment: str) -> None:
+    Args:
+        was_deleted: a deployment of this name was. Requests do not wait for one that is not there.
+    """
+
+    def __init__(self, caller: QueueOwner, app: str, deployment: str, was_deleted: bool = False) -> None:
         self.caller = caller
         self.loop = caller.loop
         self.app, self.deployment = app, deployment
@@ -77,6 +84,10 @@ class Queue:
         self._stall: asyncio.TimerHandle | None = None
         self._sent = 0  # requests, since the last look at `_stall`
         self._end: BaseException | None = None  # set by `close`
+        self._was_deleted = was_deleted
+        self._is_removed = False  # the controller has removed its targets
+        self.is_dropped = False
+        """Whether the caller has forgotten it: another one takes the calls of a deployment of this name."""
         self._has_targets = asyncio.Event()
 
     @property
@@ -290,11 +301,12 @@ class Queue:
     def published(self, value: bytes | None) -> None:
         """The controller has published other targets."""
         targets = load_targets(value) if value is not None else None
+        self._is_removed = value is None
         before = self.targets
         if targets is None:
-            if before is None:
+            if before is None and not self._was_deleted:
                 return
-            targets = Targets(before.epoch, "gone", [])
+            targets = Targets(before.epoch if before is not None else 0, "gone", [])
         elif before is not None and before.state != "gone" and targets.epoch < before.epoch:
             return
         self.targets = targets
@@ -308,9 +320,9 @@ class Queue:
                 link.retire()
         for replica, target in listed.items():
             known = self.links.get(replica)
-            if known is None:
+            if known is None or known.is_over:
                 link = self.links[replica] = Link(self, target, self.caller.name, self.caller.node)
-                self.caller.spawn(link.run(), partial(self.links.pop, replica, None))
+                self.caller.spawn(link.run(), partial(self._ended, link))
             else:
                 known.target = target  # the number of slots may have changed
                 self.borrower.resize(replica, target.slots)
@@ -324,6 +336,19 @@ class Queue:
             self.borrower.forget(exchange)
             exchange.fail(self._gone(exchange))
         self._changed()
+        self._drop_if_unused()
+
+    def _drop_if_unused(self) -> None:
+        if self._is_removed and not self.links and not self.is_dropped:
+            self.is_dropped = True
+            self._routing.close()
+            self.caller.drop(self)
+
+    def _ended(self, link: Link) -> None:
+        replica = link.target.replica
+        if self.links.get(replica) is link:  # else the replica is listed again, and has another one
+            del self.links[replica]
+        self._drop_if_unused()
 
     def connected(self, _link: Link) -> None:
         """A replica can be asked for slots."""

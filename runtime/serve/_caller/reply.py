@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from runtime.serve._event_loops import running_loop
@@ -39,7 +40,8 @@ class Signal:
         while not is_there():
             lock = threading.Lock()
             lock.acquire()
-            self._wakers.append(lock.release)
+            waker = lock.release
+            self._wakers.append(waker)
             if is_there():
                 return True
             # It may be woken by what another call of `wait` has taken already.
@@ -48,6 +50,7 @@ class Signal:
             elif not lock.acquire(
                 timeout=max(0.0, min(deadline_s - time.monotonic(), threading.TIMEOUT_MAX))
             ):
+                self._withdraw(waker)
                 return bool(is_there())
         return True
 
@@ -56,9 +59,19 @@ class Signal:
         while not is_there():
             loop = asyncio.get_running_loop()
             came = loop.create_future()
-            self._wakers.append(partial(_wake, loop, came))
+            waker = partial(_wake, loop, came)
+            self._wakers.append(waker)
             if not is_there():
-                await came
+                try:
+                    await came
+                except asyncio.CancelledError:
+                    self._withdraw(waker)
+                    raise
+
+    def _withdraw(self, waker: Callable[[], object]) -> None:
+        """Who waits no more is not told: many may ask for an answer that comes late, again and again."""
+        with suppress(ValueError):  # it was told just now
+            self._wakers.remove(waker)
 
 
 def _wake(loop: asyncio.AbstractEventLoop, came: asyncio.Future[None]) -> None:

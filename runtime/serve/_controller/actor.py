@@ -18,15 +18,7 @@ import msgspec
 import runtime
 from runtime._controllers.loop import Loop
 from runtime._private.state import available_resources_per_node
-from runtime.serve._controller.building import (
-    announced,
-    built_in_task,
-    hold_packages,
-    keep_config,
-    kept_config,
-    read_config,
-    release_packages,
-)
+from runtime.serve._controller.configurations import Configurations, InStore
 from runtime.serve._controller.engine import ServeEngine, forget_everything, recovered
 from runtime.serve._core import requests
 from runtime.serve._core.controller import ServeController
@@ -71,10 +63,10 @@ class ServeControllerActor:
             "worker_id": context.get_worker_id(),
             "pid": os.getpid(),
         }
-        self._building: asyncio.Future[None] | None = None
-        self._accepting = asyncio.Lock()  # one configuration at a time
+        self._kept = InStore()
+        self._configurations = Configurations(self._loop.request, self._kept)
         threading.Thread(target=self._run, name="serve controller", daemon=True).start()
-        if kept_config() is not None:
+        if self._kept.config() is not None:
             me = runtime.get_runtime_context().current_actor
             me.resume.remote()  # the event loop does not run yet
 
@@ -110,35 +102,11 @@ class ServeControllerActor:
             ValueError: it is invalid.
             Refused: it contradicts what is deployed.
         """
-        start, declared = read_config(config)
-        async with self._accepting:
-            self._loop.request(start)
-            await self._ask(requests.Announce([announced(each) for each in declared]))
-            if self._building is not None:  # what it builds is out of date, or deleted
-                self._building.cancel()
-            await asyncio.to_thread(keep_config, config)
-            await asyncio.to_thread(hold_packages, declared)
-            self._building = asyncio.ensure_future(self._build_all(declared))
-
-    async def _build_all(self, declared: Sequence[dict[str, Any]]) -> None:
-        async with asyncio.TaskGroup() as group:
-            for each in declared:
-                group.create_task(self._build(each))
-        await asyncio.to_thread(keep_config, None)
-
-    async def _build(self, declared: dict[str, Any]) -> None:
-        try:
-            spec = await built_in_task(declared)
-            await self.deploy([spec], waits=False)
-        except Exception as error:
-            message = f"The application could not be built from {declared['import_path']}: {error}"
-            await self._ask(requests.Spoil(declared["name"], message))
+        await self._configurations.deploy(config)
 
     async def resume(self) -> None:
         """Continues with a configuration that was being built when the controller was restarted."""
-        config = await asyncio.to_thread(kept_config)
-        if config is not None:
-            await self.deploy_config(config)
+        await self._configurations.resume()
 
     async def delete(self, names: Sequence[str], waits: bool = True) -> None:
         """See `requests.Delete`."""
@@ -177,9 +145,10 @@ class ServeControllerActor:
 
     async def shutdown(self) -> None:
         """Ends and forgets everything that is served. Kill the controller afterwards."""
+        await self._configurations.stop()
         await self._ask(requests.ShutDown())
         await asyncio.to_thread(forget_everything)
-        await asyncio.to_thread(release_packages)
+        await asyncio.to_thread(self._kept.hold, set())
 
 
 def fits_somewhere(demand: Mapping[str, float]) -> bool:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import json
-import pickle
 import typing
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import runtime
-from runtime._core.environments import PACKAGE_HOLDS, hold, packages_in
-from runtime.experimental import internal_kv
 from runtime.serve._build import build
 from runtime.serve._controller.starting import configure
-from runtime.serve._core.published import NAMESPACE
-from runtime.serve._core.recovered import CONFIG
 from runtime.serve._core.requests import Configure
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve.config import imported
@@ -27,9 +21,6 @@ from runtime.serve.schema import (
     ServeDeploySchema,
     gRPCOptionsSchema,
 )
-
-HOLDER = b"serve"
-"""Key under which serving holds uploaded packages, so that they are not deleted."""
 
 
 def read_config(config: Mapping[str, Any]) -> tuple[Configure, list[dict[str, Any]]]:
@@ -139,32 +130,3 @@ def application(found: Any, args: Mapping[str, Any], path: str) -> Application:
 
 def _overrides(deployments: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     return {each["name"]: DeploymentSchema.model_validate(each).overrides() for each in deployments}
-
-
-def keep_config(config: Mapping[str, Any] | None) -> None:
-    """Stores a configuration for a restarted controller; None removes it, once everything is built."""
-    if config is None:
-        internal_kv._internal_kv_del(CONFIG, namespace=NAMESPACE)
-    else:
-        internal_kv._internal_kv_put(CONFIG, pickle.dumps(dict(config)), namespace=NAMESPACE)
-
-
-def hold_packages(declared: Sequence[Mapping[str, Any]]) -> None:
-    """Keeps what was uploaded for these applications: a replica that starts later needs it."""
-    packages = packages_in(json.dumps(declared, default=str))
-    if packages:
-        internal_kv._internal_kv_put(HOLDER, hold(packages), namespace=PACKAGE_HOLDS)
-    else:
-        release_packages()
-
-
-def release_packages() -> None:
-    """See `hold_packages`."""
-    internal_kv._internal_kv_del(HOLDER, namespace=PACKAGE_HOLDS)
-
-
-def kept_config() -> dict[str, Any] | None:
-    """The configuration that was being built when the controller was restarted, or None."""
-    kept = internal_kv._internal_kv_get(CONFIG, namespace=NAMESPACE)
-    found: dict[str, Any] | None = None if kept is None else pickle.loads(kept)
-    return found

@@ -149,10 +149,17 @@ class Scaler:
 
     Args:
         policy: a custom one; None: by the number of requests.
+        wall_offset_s: wall-clock time less that of `now`; a policy sees seconds since the epoch.
     """
 
     def __init__(
-        self, app: str, deployment: str, config: AutoscalingConfig, policy: Policy | None, now: float
+        self,
+        app: str,
+        deployment: str,
+        config: AutoscalingConfig,
+        policy: Policy | None,
+        now: float,
+        wall_offset_s: float = 0.0,
     ) -> None:
         self.config = config
         self.policy = policy
@@ -160,6 +167,7 @@ class Scaler:
         self.last_up_s: float | None = None
         self.last_down_s: float | None = None
         self._place = app, deployment
+        self._wall_offset_s = wall_offset_s
         self._state: dict[str, Any] = {}
         self._direction = 0  # which way it should go since `_since_s`
         self._since_s = 0.0
@@ -237,18 +245,32 @@ class Scaler:
             total_num_requests=total,
             total_queued_requests=lambda: history.measured(now, look_back_s, how, lambda step: step.queued),
             aggregated_metrics=lambda: _aggregated(history.raw(now, look_back_s), how),
-            raw_metrics=lambda: history.raw(now, look_back_s),
+            raw_metrics=lambda: self._with_wall_times(history.raw(now, look_back_s)),
             capacity_adjusted_min_replicas=config.min_replicas,
             capacity_adjusted_max_replicas=config.max_replicas,
             policy_state=dict(self._state),
-            last_scale_up_time=self.last_up_s,
-            last_scale_down_time=self.last_down_s,
-            current_time=now,
+            last_scale_up_time=self._wall_s(self.last_up_s),
+            last_scale_down_time=self._wall_s(self.last_down_s),
+            current_time=self._wall_s(now),
             config=config,
         )
         desired, state = self.policy(context)
         self._state = dict(state or {})
         return desired
+
+    def _wall_s(self, time_s: float | None) -> float | None:
+        return None if time_s is None else time_s + self._wall_offset_s
+
+    def _with_wall_times(
+        self, raw: Mapping[str, Mapping[str, Iterable[tuple[float, float]]]]
+    ) -> dict[str, dict[str, list[tuple[float, float]]]]:
+        return {
+            name: {
+                replica: [(at_s + self._wall_offset_s, value) for at_s, value in points]
+                for replica, points in series.items()
+            }
+            for name, series in raw.items()
+        }
 
     def _scaled(self, desired: float, current: int) -> int:
         """With the factor. A step down that the factor would round away is one replica."""

@@ -5,9 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from runtime._controllers.controller import Effect, Forget, ResultOf, Store
 from runtime.serve._core.effects import CreateDetached
 from runtime.serve._core.replica import Replica
 from runtime.serve._core.specs import DeploymentOptions, DeploymentSpec
+
+LARGE_BYTES = 100_000
+"""Code and arguments above this size are stored once for all replicas."""
+
+
+class StoredSpec:
+    """What replicas get of a deployment's spec: a large one travels once, through the object store."""
+
+    def __init__(self, app: str, deployment: str) -> None:
+        self._place = app, deployment
+        self._version = ""  # of the spec that is stored
+
+    def store(self, spec: DeploymentSpec) -> list[Effect]:
+        """Stores it, if it is large and not there yet, in the place of the one before."""
+        if len(spec.code) + len(spec.init) <= LARGE_BYTES or self._version == spec.version:
+            return []
+        effects: list[Effect] = [Forget(("spec", *self._place, self._version))] if self._version else []
+        self._version = spec.version
+        return [*effects, Store(("spec", *self._place, self._version), spec)]
+
+    def argument(self, spec: DeploymentSpec) -> Any:
+        """The spec, or what stands for it."""
+        return ResultOf(("spec", *self._place, self._version)) if self._version == spec.version else spec
 
 
 def create(

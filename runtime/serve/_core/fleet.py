@@ -19,14 +19,13 @@ from runtime._controllers.controller import (
     Forget,
     Kill,
     Perform,
-    ResultOf,
     Sleep,
-    Store,
 )
 from runtime.serve._core import creation, rollout, waiting
 from runtime.serve._core.autoscale import Scaler
 from runtime.serve._core.deployment import DeploymentInput, DeploymentState
 from runtime.serve._core.effects import Put, RemoveGroup
+from runtime.serve._core.failures import Failures
 from runtime.serve._core.published import Load, Targets, dump, targets_key
 from runtime.serve._core.replica import Replica, ReplicaInput, ReplicaRecord, digest
 from runtime.serve._core.scaling import scaler_of
@@ -40,8 +39,6 @@ ROOM_S = 1.0
 """After this long without a process for a new replica, check whether old replicas hold its resources."""
 KILL_S = 5.0
 """A replica that has not drained this long after its deadline is killed."""
-LARGE_BYTES = 100_000
-"""Code and arguments above this size are stored once for all replicas."""
 
 
 class Fleet:
@@ -58,15 +55,13 @@ class Fleet:
         self.epoch = 0
         self._env = env
         self._world = world
-        self._failures = 0  # starts of this version that failed
-        self._streak = 0  # the same in a row
+        self._failures = Failures()  # of this version
         self._has_reached = False  # all replicas of this version have run
-        self._retry_s = 0.0
         self._squeeze = 0
         self._looks_for_room = False
         self._checks = 0
         self._wanted = 0
-        self._stored = ""  # version whose spec lies in the object store
+        self._stored = creation.StoredSpec(app, spec.name)
         self._afterwards: list[Effect] = []  # what follows the next publication
         self._policy_error = ""  # its autoscaling policy cannot be loaded
         self._policy_failure = ""  # the last call of its policy failed
@@ -104,8 +99,7 @@ class Fleet:
         before, wanted = self.spec, self._wanted
         returns = self.is_leaving
         self.spec, self._env, self.is_leaving = spec, env, False
-        self._failures = self._streak = 0
-        self._retry_s = 0.0
+        self._failures = Failures()
         only_count = (
             not returns
             and before.version == spec.version
@@ -151,7 +145,7 @@ class Fleet:
             had, self.scaler = self.scaler is not None, None
             self._wanted = options.num_replicas or 1
             return [Put(self.wanted_key, None), Sleep(("scale", self.app, self.name), -1)] if had else []
-        scaler, self._policy_error = scaler_of(self.app, self.spec, now)
+        scaler, self._policy_error = scaler_of(self.app, self.spec, now, self._world.wall_offset_s)
         if self.scaler is None:
             self.scaler = scaler
             self._wanted = scaler.first
@@ -196,7 +190,8 @@ class Fleet:
 
     def reconcile(self, now: float) -> list[Effect]:
         """Starts, updates and stops what the present state asks for. What stops has left the published targets before
-        it is told."""
+        it is told. Of a deployment that has failed those that serve are kept, but not replaced, as with Ray: the code
+        of the version before is known no more."""
         effects: list[Effect] = []
         if self.is_leaving:
             self._stop_all([each for each in self.replicas.values() if each.is_live], now)
@@ -228,7 +223,7 @@ class Fleet:
         extra = rollout.surge(self._wanted, options.max_surge_percent)
         plan, self._squeeze = rollout.plan(seen, self._wanted, extra, self._squeeze), 0
         effects: list[Effect] = []
-        if now >= self._retry_s:
+        if now >= self._failures.retry_s:
             effects += self._start(plan.start, now)
         for replica_id in plan.update[: self._most_updates(now)]:
             effects += self._update(self.replicas[replica_id], now)
@@ -246,9 +241,9 @@ class Fleet:
         serving = [each for each in live if each.serves]
         if any(self._is_current(each) and each.record.options == options for each in serving):
             return len(serving)
-        if now < self._retry_s or any(each.taking for each in serving):
+        if now < self._failures.retry_s or any(each.taking for each in serving):
             return 0
-        return 0 if self._failures and (len(live) < self._wanted or len(serving) < len(live)) else 1
+        return 0 if self._failures.starts and (len(live) < self._wanted or len(serving) < len(live)) else 1
 
     def _close_ranks(self, now: float) -> list[Effect]:
         """Ranks are without gaps once all replicas run: what was started beside others may have a higher one."""
@@ -271,7 +266,7 @@ class Fleet:
         )
         if reached:
             self._has_reached = True
-            self._failures = 0
+            self._failures.starts = 0
             if self.state.status is not DeploymentStatus.HEALTHY:
                 self.state.step(DeploymentInput.REACHED, now)
         return reached
@@ -313,11 +308,11 @@ class Fleet:
             replica = self.replicas[record.id] = Replica(record, ReplicaState.STARTING, now, node)
             effects += [
                 Put(record.key, pickle.dumps(record)),
-                *self._store_spec(),
+                *self._stored.store(self.spec),
                 creation.create(
                     replica,
                     self.spec,
-                    self._spec_argument(),
+                    self._stored.argument(self.spec),
                     self._env,
                     world.replica_class,
                     self._session(),
@@ -326,19 +321,6 @@ class Fleet:
                 Call(("start", record.id), replica.key, "start", fetch=True),
             ]
         return effects
-
-    def _store_spec(self) -> list[Effect]:
-        """Large code or arguments travel once."""
-        if len(self.spec.code) + len(self.spec.init) <= LARGE_BYTES or self._stored == self.spec.version:
-            return []
-        effects: list[Effect] = [Forget(("spec", self.app, self.name, self._stored))] if self._stored else []
-        self._stored = self.spec.version
-        return [*effects, Store(("spec", self.app, self.name, self._stored), self.spec)]
-
-    def _spec_argument(self) -> Any:
-        if self._stored == self.spec.version:
-            return ResultOf(("spec", self.app, self.name, self._stored))
-        return self.spec
 
     def _session(self) -> dict[str, Any]:
         return {"scales": self.scaler is not None}
@@ -475,7 +457,18 @@ class Fleet:
         elif before in (ReplicaState.RUNNING, ReplicaState.UPDATING, ReplicaState.RECOVERING):
             message = f"The process of {replica.id} ended: {event.reason}"
             effects += self._fail(DeploymentInput.CHECK_FAILED, message, now, delays=False)
+            effects += self._wait_after_death(replica, message, now)
         return effects
+
+    def _wait_after_death(self, replica: Replica, message: str, now: float) -> list[Effect]:
+        if self.is_leaving or replica.record.version != self.spec.version:
+            return []
+        delay_s = self._failures.died(replica, self.serving, now, self._wanted)
+        if delay_s and self.state.status is not DeploymentStatus.DEPLOY_FAILED:
+            self.state.message = (
+                f"{message}\n(soon after it was ready, as others before: the next start waits)"
+            )
+        return self._retry_after(delay_s)
 
     def check_due(self, replica_id: str) -> list[Effect]:
         """It is time for a health check."""
@@ -512,8 +505,8 @@ class Fleet:
 
     def _started(self, replica: Replica, ready: ReplicaReady, now: float) -> list[Effect]:
         replica.step(ReplicaInput.READY, now)
-        replica.node = ready.node
-        self._streak = 0
+        replica.ready_s, replica.node = now, ready.node
+        self._failures.started()
         effects = self._keep(replica, ready=ready)
         effects.append(Sleep(("check", replica.id), self.spec.options.health_check_period_s))
         return effects + self.scale(now)
@@ -549,20 +542,19 @@ class Fleet:
         if not self._has_reached:
             if not delays:
                 return []  # it ran; it is replaced, and perhaps it was of the version before
-            self._failures += 1
+            self._failures.starts += 1
             bound = rollout.most_failures(self.spec.options.max_constructor_retry_count, self._wanted)
-            if self._failures >= bound:
-                self.state.step(event, now, f"{message}\n(failure {self._failures} of {bound}: given up)")
+            count = f"failure {self._failures.starts} of {bound}"
+            if self._failures.starts >= bound:
+                self.state.step(event, now, f"{message}\n({count}: given up)")
                 return []
-            self.state.message = f"{message}\n(failure {self._failures} of {bound}: it is tried again)"
+            self.state.message = f"{message}\n({count}: it is tried again)"
         else:
             self.state.step(event, now, message)
-        if not delays:
-            return []
-        self._streak += 1
-        delay_s = rollout.retry_delay_s(self._streak, self._wanted)
-        self._retry_s = now + delay_s
-        return [Sleep(("retry", self.app, self.name), delay_s)]
+        return self._retry_after(self._failures.start_failed(now, self._wanted)) if delays else []
+
+    def _retry_after(self, delay_s: float) -> list[Effect]:
+        return [Sleep(("retry", self.app, self.name), delay_s)] if delay_s else []
 
     # ------------------------------------------------------------ what others see
 

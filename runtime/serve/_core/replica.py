@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from enum import Enum
 from typing import Final
 
@@ -85,6 +86,7 @@ class Replica:
 
     Attributes:
         since_s: the time of its last transition.
+        ready_s: when its constructor returned; long ago for one of before a restart of the controller.
         failed_checks: in a row.
         check: number of the health check that runs, or 0.
         is_up: whether its process runs (its constructor may not have begun).
@@ -96,6 +98,7 @@ class Replica:
         self.record = record
         self.machine: Machine[ReplicaState, ReplicaInput] = Machine(record.id, state, TRANSITIONS)
         self.since_s = now
+        self.ready_s = -math.inf
         self.failed_checks = 0
         self.check = 0
         self.is_up = False

@@ -11,8 +11,12 @@ from runtime.serve._core.specs import DeploymentSpec
 from runtime.serve.config import AutoscalingConfig
 
 
-def scaler_of(app: str, spec: DeploymentSpec, now: float) -> tuple[Scaler, str]:
-    """The autoscaler, and what is wrong with its policy: without one, the number of requests decides."""
+def scaler_of(app: str, spec: DeploymentSpec, now: float, wall_offset_s: float) -> tuple[Scaler, str]:
+    """The autoscaler, and what is wrong with its policy: without one, the number of requests decides.
+
+    Args:
+        wall_offset_s: see `Scaler`.
+    """
     values: dict[str, Any] = dict(spec.options.autoscaling or {})
     arguments = values.pop("policy_kwargs", None) or {}
     policy: Policy | None = None
@@ -23,7 +27,7 @@ def scaler_of(app: str, spec: DeploymentSpec, now: float) -> tuple[Scaler, str]:
             policy = _made(found, arguments)
         except Exception as problem:
             error = f"The autoscaling policy cannot be used, the number of requests decides: {problem!r}"
-    return Scaler(app, spec.name, AutoscalingConfig(**values), policy, now), error
+    return Scaler(app, spec.name, AutoscalingConfig(**values), policy, now, wall_offset_s), error
 
 
 def _made(found: Any, arguments: dict[str, Any]) -> Any:

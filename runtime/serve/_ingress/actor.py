@@ -23,7 +23,7 @@ from runtime.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from .grpc_server import GrpcServer
 from .measures import Measures
-from .options import grpc_options, http_options
+from .options import GrpcOptions, HttpOptions, grpc_options, http_options
 from .routes import RouteTable
 
 if TYPE_CHECKING:
@@ -144,7 +144,16 @@ class Ingress:
         self._loop.run_forever()
 
     async def _start(self, http: dict[str, Any], grpc: dict[str, Any]) -> dict[str, Any]:
-        web, rpc = http_options(http), grpc_options(grpc)
+        try:
+            return await self._listen(http_options(http), grpc_options(grpc))
+        except BaseException:  # both servers or none: a later attempt needs the ports
+            servers, self._http, self._grpc = (self._http, self._grpc), None, None
+            for server in servers:
+                if server is not None:
+                    await server.close()
+            raise
+
+    async def _listen(self, web: HttpOptions, rpc: GrpcOptions) -> dict[str, Any]:
         queue_of = _queue_of(self._loop)
         port = grpc_port = None
         if web.host is not None:

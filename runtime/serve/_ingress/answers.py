@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import msgspec
 
-from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
+from runtime.serve._http_failures import told_of
 
 Headers = list[tuple[bytes, bytes]]
 
 HEALTHY = "success"
 DRAINING = "This node is being drained."
-SERVER_ERROR = "Internal Server Error"
 
 PLAIN = (b"content-type", b"text/plain; charset=utf-8")
 JSON = (b"content-type", b"application/json")
@@ -54,18 +52,5 @@ def timed_out(request_id: str, timeout_s: float) -> Answer:
 
 
 def for_error(error: BaseException) -> Answer:
-    """Of an exception that ended a request before its response began.
-
-    Back pressure has the status that it names, a deployment that can serve nobody is 503, a replica that died 500.
-    """
-    if isinstance(error, BackPressureError):
-        return text(error.status_code, error.message, _retry_after(error.retry_after_s))
-    if isinstance(error, DeploymentUnavailableError):
-        return text(503, error.message)
-    return text(500, SERVER_ERROR)
-
-
-def _retry_after(delay_s: float | None) -> Headers:
-    if delay_s is None:
-        return []
-    return [(b"retry-after", b"%d" % max(0, math.ceil(delay_s)))]
+    """Of an exception that ended a request before its response began; see `told_of`."""
+    return text(*told_of(error))

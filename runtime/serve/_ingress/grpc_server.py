@@ -104,6 +104,11 @@ class GrpcServer:
             looking.cancel()
         return left
 
+    async def close(self) -> None:
+        """Ends it at once, also one that did not start."""
+        if self._server is not None:
+            await self._server.stop(None)
+
     def _credentials(self) -> Any:
         options = self._options
         if not options.ssl_keyfile or not options.ssl_certfile:

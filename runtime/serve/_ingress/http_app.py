@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
 from typing import Any, TypeAlias, cast
 
+from runtime.serve._http_failures import SERVER_ERROR
 from runtime.serve._request_id import new_request_id
 from runtime.serve._wire.messages import Chunk, End, Event, Failure, Http, Meta, Start
 
@@ -319,7 +320,7 @@ class _Request(_Relay):
                 )
             elif kind is Failure:
                 if not self._started:
-                    await self._send_answer(answers.text(500, answers.SERVER_ERROR))
+                    await self._send_answer(answers.text(500, SERVER_ERROR))
                 self.status = "500"
                 return  # uvicorn closes a connection whose response is not complete
             else:
@@ -409,7 +410,7 @@ class _Socket(_Relay):
                     self.status = "1000"
                 return
             elif isinstance(part, Failure):
-                await self._fail(answers.text(500, answers.SERVER_ERROR))
+                await self._fail(answers.text(500, SERVER_ERROR))
                 return
             else:
                 raise TypeError(

@@ -125,6 +125,13 @@ class HttpServer:
         await self._end()
         return left
 
+    async def close(self) -> None:
+        """Ends it at once, also one that did not start."""
+        if self._server is not None:
+            self._server.close()
+            await self._end()
+        self._sock.close()
+
     async def _end(self) -> None:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()

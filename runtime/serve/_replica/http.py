@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import io
-import math
 import sys
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from runtime.serve._http_failures import told_of
 from runtime.serve._replica import calls
 from runtime.serve._replica.asgi_app import VERSIONS
-from runtime.serve._replica.responses import TEXT, Headers, chunk_of, response_of, sendable
+from runtime.serve._replica.responses import TEXT, chunk_of, response_of, sendable
 from runtime.serve._replica.running import Peer, RequestHost, Running, text_of
 from runtime.serve._wire.messages import ACKNOWLEDGE_BYTES, Chunk, End, Event, Http, Start, size_of
-from runtime.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 PIECE_BYTES = 256 << 10
 """A larger body travels in pieces of this size."""
@@ -35,31 +34,19 @@ def is_departure(error: BaseException | None) -> bool:
     return error is not None and (type(error).__name__ in names or is_departure(error.__cause__))
 
 
-class RunningHttp(Running):
-    """An HTTP request."""
+class _FromClient(Running):
+    """What an HTTP request and a WebSocket have in common: a client that sends, and may leave."""
 
-    __slots__ = (
-        "_chunks", "_disconnected", "_first", "_request", "_response_status", "_started", "_unacknowledged",
-        "_waiting",
-    )  # fmt: skip
+    __slots__ = ("_disconnected", "_request", "_unacknowledged", "_waiting")
 
     is_http = True
 
     def __init__(self, service: RequestHost, peer: Peer, request: Http) -> None:
         super().__init__(service, peer, request.number, request.meta)
         self._request = request
-        self._first = True
-        self._chunks: deque[Chunk] = deque()
         self._unacknowledged = 0
         self._waiting: asyncio.Future[None] | None = None
         self._disconnected = False
-        self._started = False
-        self._response_status = 0
-
-    @property
-    def method(self) -> str:  # type: ignore[override]
-        """For the access log."""
-        return self._request.method
 
     @property
     def target(self) -> str:
@@ -74,6 +61,52 @@ class RunningHttp(Running):
     def is_departure(self, error: Exception) -> bool:
         """Whether code ended because the client is gone."""
         return self._disconnected and is_departure(error)
+
+    def _leave(self) -> None:
+        """The client is gone: code that waits for that hears of it first."""
+        is_watched = self._waiting is not None
+        self._wake()
+        if is_watched:
+            self.service.loop.call_later(GRACE_S, super().cancel)
+        else:
+            super().cancel()
+
+    async def _wait(self) -> None:
+        """Until `_wake`."""
+        self._waiting = self.service.loop.create_future()
+        try:
+            await self._waiting
+        finally:
+            self._waiting = None
+
+    def _wake(self) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    def _take(self, size: int, more: bool = True) -> None:
+        """The code has got so many bytes."""
+        self._unacknowledged += size
+        if self._unacknowledged >= ACKNOWLEDGE_BYTES and more:
+            self.consumed(self._unacknowledged)
+            self._unacknowledged = 0
+
+
+class RunningHttp(_FromClient):
+    """An HTTP request."""
+
+    __slots__ = ("_chunks", "_first", "_response_status", "_started")
+
+    def __init__(self, service: RequestHost, peer: Peer, request: Http) -> None:
+        super().__init__(service, peer, request)
+        self._first = True
+        self._chunks: deque[Chunk] = deque()
+        self._started = False
+        self._response_status = 0
+
+    @property
+    def method(self) -> str:  # type: ignore[override]
+        """For the access log."""
+        return self._request.method
 
     def scope(self) -> dict[str, Any]:
         """As ASGI describes a request."""
@@ -142,7 +175,7 @@ class RunningHttp(Running):
     def _send_error(self, error: Exception) -> None:
         self.error = error
         self.service.failure(self, error)
-        status, text, headers = status_of(error)
+        status, text, headers = told_of(error)
         body = text.encode()
         self._respond(status, [*TEXT, (b"content-length", str(len(body)).encode()), *headers])
         self._last(body)
@@ -155,18 +188,9 @@ class RunningHttp(Running):
         self._wake()
 
     def cancel(self) -> None:
-        """The client is gone: code that waits for that hears of it first."""
-        is_watched = self._waiting is not None
+        """The client is gone."""
         self._disconnected = True
-        self._wake()
-        if is_watched:
-            self.service.loop.call_later(GRACE_S, super().cancel)
-        else:
-            super().cancel()
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        self._leave()
 
     # ------------------------------------------------------------ ASGI
 
@@ -179,16 +203,9 @@ class RunningHttp(Running):
         while not self._chunks:
             if self._disconnected or self.over:
                 return DISCONNECT
-            self._waiting = self.service.loop.create_future()
-            try:
-                await self._waiting
-            finally:
-                self._waiting = None
+            await self._wait()
         chunk = self._chunks.popleft()
-        self._unacknowledged += len(chunk.body)
-        if self._unacknowledged >= ACKNOWLEDGE_BYTES and chunk.more:
-            self.consumed(self._unacknowledged)
-            self._unacknowledged = 0
+        self._take(len(chunk.body), chunk.more)
         return {"type": "http.request", "body": chunk.body, "more_body": chunk.more}
 
     async def asgi_send(self, message: dict[str, Any]) -> None:
@@ -244,35 +261,16 @@ class RunningHttp(Running):
         self._wake()  # whoever waits for the client to go
 
 
-class RunningWebSocket(Running):
+class RunningWebSocket(_FromClient):
     """A WebSocket: events both ways until the application returns."""
 
-    __slots__ = ("_disconnected", "_events", "_request", "_unacknowledged", "_waiting")
+    __slots__ = ("_events",)
 
-    is_http = True
     method = "WS"
 
     def __init__(self, service: RequestHost, peer: Peer, request: Http) -> None:
-        super().__init__(service, peer, request.number, request.meta)
-        self._request = request
+        super().__init__(service, peer, request)
         self._events: deque[dict[str, Any]] = deque([{"type": "websocket.connect"}])
-        self._waiting: asyncio.Future[None] | None = None
-        self._disconnected = False
-        self._unacknowledged = 0
-
-    @property
-    def target(self) -> str:
-        """The path."""
-        return self._request.path
-
-    @property
-    def client(self) -> str:
-        """host:port of the client."""
-        return text_of(self._request.client)
-
-    def is_departure(self, error: Exception) -> bool:
-        """Whether code ended because the client is gone."""
-        return self._disconnected and is_departure(error)
 
     async def _answer(self) -> None:
         request = self._request
@@ -307,33 +305,17 @@ class RunningWebSocket(Running):
         self._wake()
 
     def cancel(self) -> None:
-        """The client is gone: code that waits for that hears of it first."""
+        """The client is gone."""
         if not self._disconnected:
             self._disconnected = True
             self._events.append({"type": "websocket.disconnect", "code": 1006})
-        is_watched = self._waiting is not None
-        self._wake()
-        if is_watched:
-            self.service.loop.call_later(GRACE_S, super().cancel)
-        else:
-            super().cancel()
-
-    def _wake(self) -> None:
-        if self._waiting is not None and not self._waiting.done():
-            self._waiting.set_result(None)
+        self._leave()
 
     async def _receive(self) -> dict[str, Any]:
         while not self._events:
-            self._waiting = self.service.loop.create_future()
-            try:
-                await self._waiting
-            finally:
-                self._waiting = None
+            await self._wait()
         event = self._events.popleft()
-        self._unacknowledged += size_of(event)
-        if self._unacknowledged >= ACKNOWLEDGE_BYTES:
-            self.consumed(self._unacknowledged)
-            self._unacknowledged = 0
+        self._take(size_of(event))
         return event
 
     async def _asgi_send(self, message: dict[str, Any]) -> None:
@@ -345,18 +327,6 @@ class RunningWebSocket(Running):
         if "headers" in message:
             message = {**message, "headers": list(message["headers"])}
         await self.send_counted(Event(self.number, message), size_of(message))
-
-
-def status_of(error: BaseException) -> tuple[int, str, Headers]:
-    """The status, the text and the headers that a client gets for an error of a deployment's code: of another
-    deployment that it needs and that takes no requests, or its own."""
-    if isinstance(error, BackPressureError):
-        retry_s = error.retry_after_s
-        headers = [] if retry_s is None else [(b"retry-after", str(math.ceil(retry_s)).encode())]
-        return error.status_code, error.message, headers
-    if isinstance(error, DeploymentUnavailableError):
-        return 503, error.message, []
-    return 500, "Internal Server Error", []
 
 
 @functools.cache

@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from runtime._system import settings
 from runtime.serve import context
@@ -154,6 +155,8 @@ class ReplicaLog:
         """Adds a line to the access log. Returns whether `flush` is to be called soon."""
         if not self.has_access_log or not self._logger.isEnabledFor(logging.INFO):
             return False
+        if not target.isprintable():
+            target = quote(target)  # a path may have line breaks, and forge lines with them
         message = f"{method} {target} {status} {seconds * 1000:.1f}ms"
         if len(self._logger.handlers) != len(self._handlers) or len(self._logger.filters) != 1:
             self._logger.info(message, extra={"serve_access_log": True})  # a program has handlers of its own

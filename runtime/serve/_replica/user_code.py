@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from runtime.serve import asgi, multiplex
+from runtime.serve._endings import finish
 from runtime.serve._replica.asgi_app import AsgiApp
 from runtime.serve._replica.threads import Threads
 from runtime.serve.context import serve_error
@@ -51,7 +52,7 @@ def _plain(function: Any) -> Any:
 
 
 _ended: list[Any] = []
-"""Objects whose `__del__` has run: they stay, so that the end of the process does not run it again."""
+"""Objects whose `__del__` has run and would run again: they stay."""
 
 
 class UserCode:
@@ -175,13 +176,14 @@ class UserCode:
         if self.instance is None or self._ended:
             return
         self._ended = True
-        _ended.append(self.instance)
         try:
             if self.app is not None:
                 await self.app.stop()
         finally:
             destroy = getattr(type(self.instance), "__del__", None)
             if destroy is not None and self.instance is not self._target:
+                if not finish(self.instance):
+                    _ended.append(self.instance)
                 result = destroy(self.instance)
                 if inspect.isawaitable(result):
                     await asyncio.shield(result)

@@ -28,7 +28,7 @@ from runtime.serve.config import (
     RequestRouterConfig,
     gRPCOptions,
 )
-from runtime.serve.deployment import ACTOR_OPTIONS, check_route_prefix, merged
+from runtime.serve.deployment import ACTOR_OPTIONS, NUMBERS, TIMES, check_limits, check_route_prefix, merged
 
 
 @settings
@@ -94,22 +94,13 @@ class DeploymentSchema(ConfigSchema):
         merged({}, {name: getattr(self, name) for name in self._given - {"name"}})
         if isinstance(self.num_replicas, int | float):
             whole(self, "num_replicas", 1)
-        for name, least in (
-            ("max_ongoing_requests", 1),
-            ("max_queued_requests", -1),
-            ("max_surge_percent", 0),
-            ("max_replicas_per_node", 1),
-            ("max_constructor_retry_count", 1),
-        ):
+        for name, (_, least) in NUMBERS.items():
             whole(self, name, least, optional=True)
-        if self.max_queued_requests == 0:
-            raise ValueError("max_queued_requests must be -1 (no limit) or positive, not 0.")
-        for name in ("graceful_shutdown_wait_loop_s", "graceful_shutdown_timeout_s"):
-            number(self, name, positive=False, optional=True)
-        for name in ("health_check_period_s", "health_check_timeout_s"):
-            number(self, name, optional=True)
-        if self.max_replicas_per_node is not None and self.placement_group_bundles is not None:
-            raise ValueError("max_replicas_per_node is not allowed together with placement_group_bundles.")
+        whole(self, "max_replicas_per_node", 1, optional=True)
+        for name, (_, positive) in TIMES.items():
+            number(self, name, positive, optional=True)
+        number(self, "rolling_update_percentage", optional=True)
+        check_limits(vars(self))
         nested(self, "ray_actor_options", RayActorOptionsSchema.model_validate)
         nested(self, "autoscaling_config", AutoscalingConfig.model_validate)
         nested(self, "backpressure_config", BackpressureConfig.model_validate)

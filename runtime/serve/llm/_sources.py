@@ -10,12 +10,14 @@ import os
 import shutil
 import tempfile
 import threading
+from concurrent.futures import Future
 from typing import Any
 
 log = logging.getLogger(__name__)
 
 ADAPTER_FILE = "adapter_config.json"
-_turn = threading.Lock()
+_copied: dict[str, Future[str]] = {}  # by URL
+_lock = threading.Lock()  # guards it
 
 
 @functools.cache
@@ -49,28 +51,51 @@ def fetched(path: str, tries: int = 3) -> str:
         FileNotFoundError: there is no such folder in the bucket.
         OSError: it could not be copied.
     """
+    return fetching(path, tries).result()
+
+
+def fetching(path: str, tries: int = 3) -> Future[str]:
+    """`fetched` without waiting. Each copy has a thread of its own: one that is stuck keeps nobody but those that wait
+    for it. The next call after a failure tries again."""
     if not is_remote(path):
-        return path
-    name = hashlib.sha256(path.encode()).hexdigest()[:32]
-    with _turn:
-        folder = os.path.join(_copies(), name)
-        if os.path.exists(folder):
-            return folder
-        filesystem, inside = _opened(path)
-        if not filesystem.isdir(inside):
-            raise FileNotFoundError(f"There is no folder {path}.")
-        for attempt in range(1, tries + 1):
-            part = tempfile.mkdtemp(dir=_copies())
-            try:
-                filesystem.get(inside.rstrip("/") + "/", part + "/", recursive=True)
-            except OSError as error:
-                shutil.rmtree(part, ignore_errors=True)
-                if attempt == tries:
-                    raise
-                log.warning("Copying %s failed, attempt %d of %d: %s", path, attempt, tries, error)
-                continue
-            os.rename(part, folder)
-            return folder
+        there: Future[str] = Future()
+        there.set_result(path)
+        return there
+    with _lock:
+        copy = _copied.get(path)
+        if copy is None or (copy.done() and copy.exception() is not None):
+            copy = _copied[path] = Future()
+            copy.set_running_or_notify_cancel()  # who waits no more must not cancel it for the others
+            threading.Thread(
+                target=_fetch, args=(path, tries, copy), name="serve-llm-copy", daemon=True
+            ).start()
+        return copy
+
+
+def _fetch(path: str, tries: int, copy: Future[str]) -> None:
+    try:
+        copy.set_result(_copy(path, tries))
+    except BaseException as error:
+        copy.set_exception(error)
+
+
+def _copy(path: str, tries: int) -> str:
+    folder = os.path.join(_copies(), hashlib.sha256(path.encode()).hexdigest()[:32])
+    filesystem, inside = _opened(path)
+    if not filesystem.isdir(inside):
+        raise FileNotFoundError(f"There is no folder {path}.")
+    for attempt in range(1, tries + 1):
+        part = tempfile.mkdtemp(dir=_copies())
+        try:
+            filesystem.get(inside.rstrip("/") + "/", part + "/", recursive=True)
+        except OSError as error:
+            shutil.rmtree(part, ignore_errors=True)
+            if attempt == tries:
+                raise
+            log.warning("Copying %s failed, attempt %d of %d: %s", path, attempt, tries, error)
+            continue
+        os.rename(part, folder)
+        return folder
     raise AssertionError("unreachable")
 
 

@@ -335,9 +335,9 @@ class LLMServer:
                 f"{self._llm_config.model_id} has no adapters: its LLMConfig has no lora_config."
             )
         adapter = model_id.partition(":")[2]
-        folder = await asyncio.to_thread(_sources.adapter_folder, lora.dynamic_lora_loading_path, adapter)
         async with asyncio.timeout(lora.download_timeout_s):
-            path = await asyncio.to_thread(_sources.fetched, folder, lora.max_download_tries)
+            folder = await asyncio.to_thread(_sources.adapter_folder, lora.dynamic_lora_loading_path, adapter)
+            path = await asyncio.wrap_future(_sources.fetching(folder, lora.max_download_tries))
         name = f"adapter{next(self._numbers)}"  # unique: an older one of the same name may still be in use
         await self.engine.load_lora(name, path)
         return _Adapter(self.engine, name)

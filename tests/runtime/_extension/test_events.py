@@ -299,6 +299,21 @@ def test_keys() -> None:
         assert take(subscription, 1) == [KeyChanged("space", b"key", None)]
 
 
+def test_a_key_that_is_forgotten_is_told_no_more() -> None:
+    with Subscription() as subscription:
+        for key in (b"kept", b"forgotten"):
+            subscription.watch_key(key, "space")
+        assert len([*take(subscription, 2)]) == 2
+        subscription.forget_key(b"forgotten", "space")
+        _internal_kv_put("forgotten", "x", namespace="space")
+        _internal_kv_put("kept", "y", namespace="space")
+        assert take(subscription, 1) == [KeyChanged("space", b"kept", b"y")]
+        subscription.watch_key(b"forgotten", "space")
+        assert take(subscription, 1) == [KeyChanged("space", b"forgotten", b"x")]
+    for name in ("kept", "forgotten"):
+        _internal_kv_del(name, namespace="space")
+
+
 def test_a_consumer_that_is_behind_hears_of_the_latest() -> None:
     with Subscription() as subscription:
         subscription.watch_key(b"busy")

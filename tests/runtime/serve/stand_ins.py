@@ -49,8 +49,7 @@ class Keys:
 
     def follow(self, key: bytes) -> None:
         self._followed.add(key)
-        if key in self._values:
-            self._deliver(key, self._values[key])
+        self._deliver(key, self._values.get(key))
 
     def publish(self, targets: Targets | None, app: str = "app", deployment: str = "D") -> None:
         key = targets_key(app, deployment)
@@ -60,6 +59,9 @@ class Keys:
             self._values[key] = dump(targets)
         if key in self._followed:
             self._deliver(key, self._values.get(key))
+
+    def forget(self, key: bytes) -> None:
+        self._followed.discard(key)
 
     def close(self) -> None:
         self._followed.clear()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -75,6 +77,7 @@ def test_a_policy_travels_with_its_code() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
+        ({"replicas": 1}, TypeError, "has no option replicas"),
         ({"version": "1"}, ValueError, "`version` has been removed"),
         ({"num_replicas": 0}, ValueError, "larger than 0"),
         ({"num_replicas": -1}, ValueError, "at least 1"),
@@ -138,6 +141,34 @@ def test_bound_applications_become_handles_wherever_they_are() -> None:
     assert args == (("handle", "other", "app"), [("handle", "Model", "app")])
     assert kwargs["found"]["x"][0] == ("handle", "other", "app")
     assert kwargs["found"]["x"][1].app == ("handle", "function", "app")
+
+
+def test_versions_of_classes_made_in_a_function_are_the_same_in_each_process() -> None:
+    program = """
+import typing, uuid
+from runtime import serve
+from runtime.serve._build import build
+def made():
+    T = typing.TypeVar("T")
+    class Kind(typing.Generic[T]):
+        pass
+    class Model:
+        kind = Kind[int]
+        def __init__(self, kind, text):
+            pass
+    return serve.deployment(Model).bind(Kind, TEXT)
+for TEXT in ("0" * 32, "0" * 32, "1" * 32):
+    print(build(made(), "app", None, lambda *names: names).spec.deployments[-1].version)
+"""
+    versions = [
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert versions[0] == versions[1]
+    first, again, other = versions[0]
+    assert first == again != other  # what looks like an id of a class counts
 
 
 def test_versions_follow_from_code_arguments_and_what_replicas_are_made_with() -> None:

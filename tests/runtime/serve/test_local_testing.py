@@ -1,7 +1,9 @@
 """`serve.run(..., _local_testing_mode=True)`: applications in this process."""
 
 import asyncio
+import gc
 import threading
+import weakref
 
 import pytest
 
@@ -131,3 +133,32 @@ def test_by_the_public_function():
     handle = serve.run(Back.bind(), name="public", _local_testing_mode=True)
     assert handle.times.remote(2).result() == 6
     assert not runtime.is_initialized()
+
+
+made = []
+
+
+def note(instance):
+    made.append(weakref.ref(instance))
+
+
+@deployment
+class Once:
+    def __init__(self):
+        note(self)
+
+    def __call__(self):
+        return 1
+
+    def __del__(self):
+        ended.append("Once")
+
+
+def test_what_has_ended_is_not_kept():
+    ended.clear()
+    for _ in range(2):  # the second one takes the place of the first
+        assert run_locally(Once.bind(), "once").remote().result() == 1
+    stop_all()
+    gc.collect()
+    assert [each() for each in made] == [None, None]
+    assert ended == ["Once", "Once"]

@@ -1,6 +1,7 @@
 """`@serve.multiplexed`: which models are kept, when they go, what callers hear."""
 
 import asyncio
+import gc
 
 import pytest
 
@@ -63,6 +64,39 @@ def test_the_least_recently_used_model_goes():
         assert sorted(gone[4:]) == ["d", "e"]
 
     asyncio.run(main())
+
+
+def test_an_async_end_waits_for_the_requests_that_use_the_model(recwarn):
+    used = []
+
+    class Uses(Deployment):
+        def __init__(self):
+            super().__init__()
+            self.goes_on = asyncio.Event()
+
+        async def use(self):
+            model = await self.get_model(context.get_multiplexed_model_id())
+            await self.goes_on.wait()
+            used.append((model.name, list(gone)))
+
+        async def end(self):
+            self.goes_on.set()
+
+    async def main():
+        async with serving(Uses) as (_, caller):
+            number = await caller.begin_call("use", model="async")
+            for model in ("a", "b"):
+                assert await caller.call("name", model=model) == model
+            assert gone == []
+            await caller.call("end")
+            await caller.next(number)
+            assert used == [("async", [])]
+            await until(lambda: gone == ["async async"])
+
+    asyncio.run(main())
+    gc.collect()
+    assert [str(each.message) for each in recwarn if "never awaited" in str(each.message)] == []
+    assert gone.count("async async") == 1
 
 
 def test_requests_at_the_same_time_load_a_model_once_and_a_failure_is_tried_again():

@@ -366,6 +366,39 @@ def test_an_unavailable_deployment_is_told_at_once(state, message):
 
 
 @on_a_site
+async def test_a_replica_that_is_listed_again_has_a_link(site):
+    replica = await site.add()
+    await site.connected()
+    for turns in range(12):  # the end of its connection takes some turns of the loop
+        site.publish(replicas=[])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        site.options.pop("replicas")
+        site.publish()
+        assert await ask(site, "who") == replica.name
+
+
+@on_a_site
+async def test_the_queue_of_a_deleted_deployment_is_dropped(site):
+    replica = await site.add(slots=1)
+    queue = site.queue
+    running = await queue.begin(call("wait"))
+    await until(lambda: replica.begun)
+    site.keys.publish(None)
+    with pytest.raises(DeploymentUnavailableError, match="deleted"):
+        await queue.begin(call())
+    assert site.queue is queue  # a request still runs
+    replica.code.gate.set()
+    assert await value(running) == replica.name
+    await until(lambda: queue.is_dropped)
+    assert site.queue is not queue
+    with pytest.raises(DeploymentUnavailableError, match="deleted"):
+        await site.queue.begin(call())
+    site.publish()
+    assert await ask(site, "who") == replica.name
+
+
+@on_a_site
 async def test_the_controller_hears_of_requests_that_wait(site):
     site.publish(scales=True)
     waiting = asyncio.create_task(ask(site, "__call__", 1))

@@ -30,6 +30,23 @@ def test_a_wait_without_an_answer_times_out():
     assert reply.wait(0.0) is RESULT
 
 
+def test_polling_for_an_answer_leaves_nothing_behind():
+    reply = Reply()
+
+    async def poll() -> None:
+        for _ in range(10):
+            waiting = asyncio.ensure_future(reply.arrival())
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+
+    for _ in range(10):
+        with pytest.raises(TimeoutError):
+            reply.wait(0.0)
+    asyncio.run(poll())
+    assert not reply._signal._wakers
+
+
 def test_threads_and_loops_wait_for_one_answer():
     reply = Reply()
     seen: list[object] = []

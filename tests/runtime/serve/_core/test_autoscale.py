@@ -130,7 +130,7 @@ def test_a_policy_of_ones_own_sees_the_deployment_and_keeps_its_state() -> None:
         return 3, {"calls": context.policy_state.get("calls", 0) + 1}
 
     config = AutoscalingConfig(**BOUNDS, upscale_delay_s=0)
-    scaler = Scaler("app", "deployment", config, policy, 0.0)
+    scaler = Scaler("app", "deployment", config, policy, 0.0, wall_offset_s=1e9)
     scaler.history.ran("r0", 4, {"memory": 5.0, "name": "text"}, 0.0)
     assert scaler.decide(10.0, 1, ["r0"]).wanted == 3
     assert scaler.decide(11.0, 3, ["r0"]).again_s == 1.0
@@ -138,8 +138,9 @@ def test_a_policy_of_ones_own_sees_the_deployment_and_keeps_its_state() -> None:
     assert (first.app_name, first.deployment_name, first.running_replicas) == ("app", "deployment", ["r0"])
     assert (first.total_num_requests, first.total_queued_requests, first.target_num_replicas) == (4.0, 0.0, 1)
     assert first.aggregated_metrics == {"memory": {"r0": 5.0}}
-    assert first.raw_metrics == {"memory": {"r0": [(0.0, 5.0)]}}
-    assert (second.policy_state, second.last_scale_up_time) == ({"calls": 1}, 10.0)
+    assert first.raw_metrics == {"memory": {"r0": [(1e9, 5.0)]}}
+    assert (second.policy_state, second.last_scale_up_time) == ({"calls": 1}, 1e9 + 10)
+    assert (first.current_time, first.last_scale_up_time) == (1e9 + 10, None)  # seconds since the epoch
 
 
 def test_a_policy_that_fails_changes_nothing_and_says_why() -> None:

@@ -166,6 +166,25 @@ def test_grpc(replica: Replica) -> None:
     ray.kill(ingress)
 
 
+def test_an_ingress_whose_grpc_cannot_start_gives_its_http_port_back(session: None) -> None:
+    pytest.importorskip("grpc")
+    from tests.runtime.serve._ingress.talk import FUNCTION
+
+    with socket.create_server(("127.0.0.1", 0)) as taken, socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+        kind = ray.remote(Ingress).options(num_cpus=0, max_concurrency=4)
+        ingress = kind.remote(ray.get_runtime_context().get_node_id(), {})
+        options = {"port": taken.getsockname()[1], "grpc_servicer_functions": [FUNCTION]}
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="gRPC server cannot listen"):
+                ray.get(ingress.start.remote({"port": port}, options), timeout=60)
+            with pytest.raises(ConnectionRefusedError):
+                ask(port)
+        ray.kill(ingress)
+
+
 def test_wrong_options(session: None) -> None:
     with pytest.raises(ValueError, match="http_options: Expected `int"):
         begin(port="eighty")

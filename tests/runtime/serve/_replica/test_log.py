@@ -54,6 +54,14 @@ def test_text_lines_name_replica_and_request(log):
         assert re.fullmatch(pattern, line), line
 
 
+def test_a_path_cannot_forge_a_line(log):
+    log.configure(None)
+    log.access("GET", "/x\nINFO forged é", "200", 0.0123, "r1", "/route")
+    log.flush()
+    (line,) = lines(log)
+    assert line.endswith("r1 -- GET /x%0AINFO%20forged%20%C3%A9 200 12.3ms")
+
+
 def test_json_lines_have_fields(log):
     log.configure({"encoding": "JSON", "additional_log_standard_attrs": ["name"]})
     token = request("r1")

@@ -89,6 +89,8 @@ def test_what_is_given_is_dumped_and_nothing_else() -> None:
         (of(num_replicas="many"), 'num_replicas must be an integer or "auto"'),
         (of(max_ongoing_requests=0), "max_ongoing_requests must be at least 1, not 0"),
         (of(max_queued_requests=0), "max_queued_requests must be -1 (no limit) or positive"),
+        (of(max_surge_percent=101), "(Model): max_surge_percent must be at most 100, not 101"),
+        (of(rolling_update_percentage=2), "(Model): rolling_update_percentage must be above 0 and at most 1"),
         (of(health_check_period_s=0), "health_check_period_s must be positive, not 0"),
         (
             of(ray_actor_options={"num_cpus": "x"}),

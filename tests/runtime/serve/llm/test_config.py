@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,49 @@ def test_adapters_are_folders_directly_in_the_path(tmp_path: Path) -> None:
     assert (copy / "adapter_config.json").read_text() == "{}"
     assert _sources.fetched(str(base)) == str(base)
     assert _sources.adapters_in(str(tmp_path / "none")) == []
+
+
+def test_a_stuck_copy_keeps_no_other_one(tmp_path: Path) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    from fsspec.implementations.local import LocalFileSystem
+
+    goes_on = threading.Event()
+    copies: list[str] = []
+
+    class Slow(LocalFileSystem):  # type: ignore[misc]
+        """A bucket whose folder "stuck" takes long."""
+
+        protocol = "slow"
+
+        @classmethod
+        def _strip_protocol(cls, path: str) -> str:
+            return str(super()._strip_protocol(path.removeprefix("slow://")))
+
+        def get(self, path: str, to: str, **options: Any) -> None:
+            copies.append(path)
+            if path.rstrip("/").endswith("/stuck"):
+                assert goes_on.wait(20)
+            super().get(path, to, **options)
+
+    fsspec.register_implementation("slow", Slow, clobber=True)
+    for name in ("stuck", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "adapter_config.json").write_text(name)
+    stuck = [_sources.fetching(f"slow://{tmp_path}/stuck") for _ in range(2)]
+    try:
+        other = _sources.fetching(f"slow://{tmp_path}/other").result(10)
+        assert (Path(other) / "adapter_config.json").read_text() == "other"
+        assert not stuck[0].cancel()  # others wait for it
+    finally:
+        goes_on.set()
+    assert (Path(stuck[0].result(10)) / "adapter_config.json").read_text() == "stuck"
+    assert stuck[1].result(10) == stuck[0].result(10)
+    assert len(copies) == 2
+    with pytest.raises(FileNotFoundError):
+        _sources.fetched(f"slow://{tmp_path}/later")
+    (tmp_path / "later").mkdir()
+    (tmp_path / "later" / "adapter_config.json").write_text("later")
+    assert (Path(_sources.fetched(f"slow://{tmp_path}/later")) / "adapter_config.json").read_text() == "later"
 
 
 def test_null_is_what_the_server_chooses() -> None:
