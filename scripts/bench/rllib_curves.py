@@ -100,7 +100,7 @@ def main() -> int:
             if options.only not in name:
                 continue
             jobs: dict[str, list[Any]] = {OURS: [], SB3: []}
-            for seed in range(1, options.seeds + 1):
+            for seed in range(1, min(options.seeds, task.seeds or options.seeds) + 1):
                 jobs[OURS].append(pool.submit(run, sys.executable, OURS, name, seed))
                 jobs[SB3].append(pool.submit(run, options.sb3, SB3, name, seed))
             curves = {side: [job.result() for job in submitted] for side, submitted in jobs.items()}
@@ -108,7 +108,7 @@ def main() -> int:
             failed += not passed
             print(
                 f"{name}: {'passed' if passed else 'FAILED'}: {own:.1f} against {other:.1f} "
-                f"(standard error {error:.1f}), {options.seeds} seeds",
+                f"(standard error {error:.1f}), {len(curves[OURS])} seeds",
                 flush=True,
             )
             if options.write:

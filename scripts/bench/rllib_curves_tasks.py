@@ -11,6 +11,7 @@ from typing import Any
 
 OURS, SB3 = "runtime", "sb3"
 WINDOW = 20
+ATARI = {"frameskip": 1, "repeat_action_probability": 0.0}
 Curve = list[tuple[int, float]]
 
 
@@ -27,6 +28,8 @@ class Task:
         hiddens, activation: of the nets.
         fragment: our steps of an iteration of an algorithm with replay, for each environment.
         agents: above 1, that many agents, each in its own copy of the environment, with a policy each.
+        seeds: at most so many; 0: as many as are asked for.
+        is_atari: its observations are four images, which convolutions read.
     """
 
     algorithm: str
@@ -39,17 +42,19 @@ class Task:
     activation: str = "tanh"
     fragment: int | None = None
     agents: int = 1
+    seeds: int = 0
+    is_atari: bool = False
 
 
 def _ppo(env: str, steps: int, length: int, lr: float = 1e-3, **more: Any) -> Task:
     """The same PPO on both sides: `length` steps of 8 environments for an update."""
-    gamma, lambda_ = more.pop("gamma", 0.99), more.pop("lambda_", 0.95)
+    gamma, lambda_, clip = more.pop("gamma", 0.99), more.pop("lambda_", 0.95), more.pop("clip", 0.2)
     entropy, epochs, batch = more.pop("entropy", 0.0), more.pop("epochs", 10), more.pop("batch", 256)
     ours = {
         "lr": lr,
         "gamma": gamma,
         "lambda_": lambda_,
-        "clip_param": 0.2,
+        "clip_param": clip,
         "vf_loss_coeff": 0.5,
         "vf_clip_param": float("inf"),
         "entropy_coeff": entropy,
@@ -64,7 +69,7 @@ def _ppo(env: str, steps: int, length: int, lr: float = 1e-3, **more: Any) -> Ta
         "learning_rate": lr,
         "gamma": gamma,
         "gae_lambda": lambda_,
-        "clip_range": 0.2,
+        "clip_range": clip,
         "vf_coef": 0.5,
         "ent_coef": entropy,
         "max_grad_norm": 0.5,
@@ -79,7 +84,7 @@ TASKS: dict[str, Task] = {
     "CartPole, PPO": _ppo("CartPole-v1", 50_000, 128),
     "Acrobot, PPO": _ppo("Acrobot-v1", 100_000, 256),
     "LunarLander, PPO": _ppo(
-        "LunarLander-v3", 300_000, 1024, 3e-4, gamma=0.999, lambda_=0.98, entropy=0.01, epochs=4, batch=64
+        "LunarLander-v3", 200_000, 1024, 3e-4, gamma=0.999, lambda_=0.98, entropy=0.01, epochs=4, batch=64
     ),
     "Pendulum, SAC": Task(
         "SAC",
@@ -144,6 +149,19 @@ TASKS: dict[str, Task] = {
         fragment=4,
     ),
     "two agents' CartPole, PPO": _ppo("CartPole-v1", 50_000, 128, agents=2),
+    "Boxing (Atari), PPO": _ppo(
+        "ALE/Boxing-v5",
+        20_000,
+        128,
+        5e-4,
+        clip=0.1,
+        entropy=0.01,
+        epochs=4,
+        hiddens=(512,),
+        activation="relu",
+        seeds=2,
+        is_atari=True,
+    ),
 }
 
 
@@ -163,13 +181,32 @@ def _ours(task: Task, seed: int) -> Curve:
             policies={f"p{i}" for i in range(task.agents)},
             policy_mapping_fn=lambda agent, *args, **kwargs: f"p{agent}",
         )
+    elif task.is_atari:
+        config.environment(_images, env_config={"game": task.env})
     else:
         config.environment(task.env)
     runners: dict[str, Any] = {"num_env_runners": 0, "num_envs_per_env_runner": task.envs}
     if task.fragment:
         runners["rollout_fragment_length"] = task.fragment
     config.env_runners(**runners).training(**task.ours).debugging(seed=seed)
-    config.rl_module(model_config={"fcnet_hiddens": list(task.hiddens), "fcnet_activation": task.activation})
+    model: dict[str, Any] = {
+        "fcnet_hiddens": list(task.hiddens),
+        "fcnet_activation": task.activation,
+        "vf_share_layers": False,
+    }
+    if task.is_atari:
+        model = {
+            "conv_filters": [[32, 8, 4], [64, 4, 2], [64, 3, 1]],
+            "conv_activation": "relu",
+            "head_fcnet_hiddens": list(task.hiddens),
+            "vf_share_layers": True,
+        }
+    if task.algorithm == "PPO":
+        from runtime.rllib.core.rl_module.rl_module import RLModuleSpec
+
+        config.rl_module(rl_module_spec=RLModuleSpec(module_class=_orthogonal(), model_config=model))
+    else:
+        config.rl_module(model_config=model)
     least = 0 if task.algorithm == "PPO" else task.steps // 30
     config.reporting(
         metrics_num_episodes_for_smoothing=WINDOW,
@@ -203,18 +240,29 @@ def _theirs(task: Task, seed: int) -> Curve:
 
 def _model(task: Task, seed: int) -> Curve:
     import stable_baselines3
-    import torch
     from stable_baselines3.common.callbacks import BaseCallback
     from stable_baselines3.common.env_util import make_vec_env
 
-    activations: dict[str, Callable[..., Any]] = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
+    if task.is_atari:
+        from stable_baselines3.common.env_util import make_atari_env
+        from stable_baselines3.common.vec_env import VecFrameStack
+
+        register_atari()
+        env: Any = VecFrameStack(make_atari_env(task.env, task.envs, seed=seed, env_kwargs=ATARI), 4)
+        policy, kwargs = "CnnPolicy", {}
+    else:
+        env = make_vec_env(task.env, task.envs, seed=seed)
+        policy, kwargs = (
+            "MlpPolicy",
+            {"net_arch": list(task.hiddens), "activation_fn": _activation(task.activation)},
+        )
     model = getattr(stable_baselines3, task.algorithm)(
-        "MlpPolicy",
-        make_vec_env(task.env, task.envs, seed=seed),
+        policy,
+        env,
         seed=seed,
         device="cpu",
         stats_window_size=WINDOW,
-        policy_kwargs={"net_arch": list(task.hiddens), "activation_fn": activations[task.activation]},
+        policy_kwargs=kwargs,
         **task.theirs,
     )
     curve: Curve = []
@@ -231,6 +279,49 @@ def _model(task: Task, seed: int) -> Curve:
 
     model.learn(task.steps, callback=Watch())
     return curve
+
+
+def _orthogonal() -> type[Any]:
+    """PPO's module with the initial weights that Stable-Baselines3 has: orthogonal, small for the policy's outputs."""
+    import torch
+
+    from runtime.rllib.algorithms.ppo.torch.default_ppo_torch_rl_module import DefaultPPOTorchRLModule
+
+    class Orthogonal(DefaultPPOTorchRLModule):
+        def setup(self) -> None:
+            super().setup()
+            outputs = {0.01: self.pi, 1.0: self.vf}
+            last = {[*head.modules()][-1]: gain for gain, head in outputs.items()}
+            for layer in self.modules():
+                if isinstance(layer, torch.nn.Linear | torch.nn.Conv2d):
+                    torch.nn.init.orthogonal_(layer.weight, last.get(layer, 2**0.5))
+                    torch.nn.init.zeros_(layer.bias)
+
+    return Orthogonal
+
+
+def _activation(name: str) -> Callable[..., Any]:
+    import torch
+
+    return {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}[name]
+
+
+def register_atari() -> None:
+    """Has gymnasium know Atari's games."""
+    import ale_py
+    import gymnasium
+
+    gymnasium.register_envs(ale_py)
+
+
+def _images(config: Any) -> Any:
+    """An Atari game with the usual wrappers: each action four times, four grey images of 84 x 84."""
+    import gymnasium
+
+    from runtime.rllib.env.wrappers.atari_wrappers import wrap_atari_for_new_api_stack
+
+    register_atari()
+    return wrap_atari_for_new_api_stack(gymnasium.make(config["game"], **ATARI), dim=84, framestack=4)
 
 
 def _several(env_id: str, count: int) -> type[Any]:
