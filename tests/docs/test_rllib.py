@@ -20,8 +20,8 @@ def test_its_programs_print_what_it_says(tmp_path: pathlib.Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.M | re.S)
     text = "\n".join(blocks)
     expected = re.findall(r"# prints: (.*)", text)
-    assert len(blocks) >= 14
-    assert len(expected) >= 16
+    assert len(blocks) >= 17
+    assert len(expected) >= 21
     program = tmp_path / "program.py"
     program.write_text(text)
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

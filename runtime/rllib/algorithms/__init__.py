@@ -8,6 +8,10 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from runtime.rllib.utils.framework import require
+
+require("numpy")  # for settings; torch and gymnasium when an algorithm is built
+
 _PACKAGES = {
     "Algorithm": "algorithm",
     "AlgorithmConfig": "algorithm_config",

@@ -18,6 +18,7 @@ from runtime.rllib.algorithms._config.running import RunningSettings
 from runtime.rllib.algorithms._config.sampling import SamplingSettings
 from runtime.rllib.algorithms._config.settings import NotProvided
 from runtime.rllib.policy.policy import PolicySpec
+from runtime.rllib.utils.framework import require
 
 __all__ = ["AlgorithmConfig", "NotProvided"]
 
@@ -346,7 +347,9 @@ class AlgorithmConfig(
 
         Raises:
             ValueError: settings do not fit together, or no class of algorithms belongs to this config.
+            ImportError: torch or gymnasium is not installed.
         """
+        require("gymnasium", "torch")
         if self.algo_class is None:
             raise ValueError(
                 f"{type(self).__name__} belongs to no algorithm. Build one of a subclass such as PPOConfig, or pass "

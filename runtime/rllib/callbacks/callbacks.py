@@ -12,9 +12,9 @@ class RLlibCallback:
     `AlgorithmConfig.callbacks(MyCallback)`. All arguments are keywords; take `**kwargs` for those that you leave out.
     `metrics_logger` logs into the results: values logged in runners appear under "env_runners".
 
-    Runners that sample the fast way keep no objects per episode. Overriding `on_episode_created`, `on_episode_start` or
-    `on_episode_step` makes them keep episodes while they sample, which costs speed; `on_episode_end` and
-    `on_sample_end` get episodes that are views into the sample.
+    Runners that sample the fast way keep no objects per episode. Overriding `on_episode_created`, `on_episode_start`,
+    `on_episode_step` or `on_episode_end` makes them keep episodes while they sample, which costs speed. `on_sample_end`
+    gets episodes that are views into the sample.
     """
 
     def on_algorithm_init(self, *, algorithm: Any, metrics_logger: Any = None, **kwargs: Any) -> None:

@@ -6,6 +6,28 @@ import importlib
 import importlib.util
 from typing import Any
 
+_PACKAGES = ("gymnasium", "numpy", "torch")
+
+
+def require(*packages: str) -> None:
+    """Checks that packages are installed, without importing them.
+
+    Raises:
+        ImportError: one is missing; names all packages of RLlib that are, and how to install them.
+    """
+    if all(importlib.util.find_spec(name) is not None for name in packages):
+        return
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
+    wanted = ["'clusterctl[rllib]'"] if missing != ["torch"] else []
+    hint = ""
+    if "torch" in missing:
+        wanted.append("torch")
+        hint = " (of torch the variant that the machine needs: https://pytorch.org)"
+    raise ImportError(
+        f"RLlib needs {' and '.join(', '.join(missing).rsplit(', ', 1))}, which {'is' if len(missing) == 1 else 'are'} "
+        f"not installed here: pip install {' '.join(wanted)}{hint}"
+    )
+
 
 def try_import_torch(error: bool = False) -> tuple[Any, Any]:
     """(torch, torch.nn), or (None, stubs that can be subclassed) if torch is not installed.

@@ -221,15 +221,16 @@ def registered_trainable(name: str) -> Any:
     """
     if name in _registered:
         return _registered[name]
+    algorithms, more = None, ""
     try:
         # By name: that library is built upon this one.
         algorithms = importlib.import_module("runtime.rllib.algorithms.registry")
-    except ImportError:  # its dependencies are not installed
-        algorithms = None
+        more = f"; algorithms are: {', '.join(algorithms.ALGORITHMS)}"
+    except ImportError as error:
+        more = f"; algorithms cannot be imported ({error})"
     if algorithms is not None and name in algorithms.ALGORITHMS:
         return algorithms.get_algorithm_class(name)
     known = ", ".join(sorted(_registered)) or "none"
-    more = f"; algorithms are: {', '.join(algorithms.ALGORITHMS)}" if algorithms is not None else ""
     raise ValueError(
         f"No trainable is registered as {name!r}; registered are: {known}{more}. Call tune.register_trainable "
         "first, or pass the function or class itself."

@@ -100,10 +100,18 @@ def test_a_policy_learns_to_balance_from_files(kind, recorded):
 @pytest.mark.usefixtures("session")
 def test_recorded_episodes_are_as_good(recorded):
     config = offline(BCConfig, recorded / "episodes", input_read_episodes=True)
+    seen = []
+    config.callbacks(
+        on_evaluate_offline_start=lambda algorithm, **kwargs: seen.append(algorithm.training_iteration),
+        on_evaluate_offline_end=lambda evaluation_metrics, **kwargs: seen.append(evaluation_metrics),
+    )
     algo = config.build_algo()
     algo.train()
+    assert seen == []
     result = algo.train()
     assert result["evaluation"]["env_runners"]["episode_return_mean"] > 150
+    assert seen[0] == 1
+    assert "total_eval_loss" in seen[1]["default_policy"]
     algo.stop()
 
 
