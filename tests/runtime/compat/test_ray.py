@@ -180,8 +180,8 @@ def test_an_installed_ray_is_hidden_and_an_imported_one_is_refused(tmp_path: pat
 @pytest.mark.parametrize(
     ("statement", "words"),
     [
-        ("import ray.rllib", "No module named 'ray.rllib'"),
-        ("from ray import rllib", "'rllib' is not part of this engine"),
+        ("import ray.workflow", "No module named 'ray.workflow'"),
+        ("from ray import workflow", "'workflow' is not part of this engine"),
         ("import ray.nothing.at_all", "No module named 'ray.nothing"),
         ("from ray.util import nothing", "nothing"),
     ],
@@ -307,7 +307,7 @@ def test_the_logger_of_the_name_is_the_engines(tmp_path: pathlib.Path) -> None:
 def test_libraries_that_are_not_here_say_so(tmp_path: pathlib.Path) -> None:
     out = run_with_alias(
         """
-        for name in ("rllib", "workflow", "util.sgd", "util.horovod", "util.tracing"):
+        for name in ("workflow", "util.sgd", "util.horovod", "util.tracing"):
             try:
                 __import__(f"ray.{name}")
             except ImportError as error:
@@ -315,4 +315,4 @@ def test_libraries_that_are_not_here_say_so(tmp_path: pathlib.Path) -> None:
         """,
         folder=tmp_path,
     )
-    assert out.splitlines() == ["True"] * 5
+    assert out.splitlines() == ["True"] * 4

@@ -38,7 +38,6 @@ WITHOUT_EFFECT = {
     "offline_evaluation_duration": "use evaluation(dataset_num_iters_per_offline_eval_runner=...)",
     "offline_evaluation_parallel_to_training": "offline evaluation follows training",
     "ope_split_batch_by_episode": "offline estimates are always of whole episodes",
-    "output_max_file_size": "use offline_data(output_max_rows_per_file=...)",
     "policy_map_capacity": "all modules stay in memory",
     "policy_model_config": _MODEL,
     "policy_states_are_swappable": "all modules stay in memory",
