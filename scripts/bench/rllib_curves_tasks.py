@@ -81,7 +81,7 @@ def _ppo(env: str, steps: int, length: int, lr: float = 1e-3, **more: Any) -> Ta
 
 
 TASKS: dict[str, Task] = {
-    "CartPole, PPO": _ppo("CartPole-v1", 50_000, 128),
+    "CartPole, PPO": _ppo("CartPole-v1", 100_000, 128),
     "Acrobot, PPO": _ppo("Acrobot-v1", 100_000, 256),
     "LunarLander, PPO": _ppo(
         "LunarLander-v3", 200_000, 1024, 3e-4, gamma=0.999, lambda_=0.98, entropy=0.01, epochs=4, batch=64
@@ -150,7 +150,7 @@ TASKS: dict[str, Task] = {
         envs=1,
         fragment=4,
     ),
-    "two agents' CartPole, PPO": _ppo("CartPole-v1", 50_000, 128, agents=2),
+    "two agents' CartPole, PPO": _ppo("CartPole-v1", 100_000, 128, agents=2),
     "Boxing (Atari), PPO": _ppo(
         "ALE/Boxing-v5",
         20_000,
