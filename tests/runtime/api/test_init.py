@@ -508,7 +508,7 @@ def test_names_of_the_package() -> None:
 
 @own
 def test_what_is_not_here_says_so() -> None:
-    for library in ("rllib", "workflow", "widgets"):
+    for library in ("workflow", "widgets"):
         with pytest.raises(ImportError, match=f"'{library}' is not part of this engine"):
             getattr(ray, library)
     for call in (lambda: ray.java_function("a", "b"), lambda: ray.cpp_function("a")):
