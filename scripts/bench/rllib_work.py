@@ -79,6 +79,8 @@ class Trainer:
 
         with torch.no_grad():
             out = self.algorithm.get_module().forward_inference({"obs": torch.from_numpy(obs).float()})
+        if "action_dist_inputs" not in out:  # RLlib's DQN gives the best actions themselves
+            return out["actions"].numpy()
         inputs = out["action_dist_inputs"]
         if self._continuous:  # a squashed normal: means, then log deviations; the torque goes to 2
             return 2 * inputs.chunk(2, -1)[0].tanh().numpy()
