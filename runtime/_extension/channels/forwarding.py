@@ -11,7 +11,7 @@ import threading
 from runtime._wire.handshake import GREETING_BYTES, PROOF_BYTES, Handshake, HandshakeError
 
 from . import frames
-from .inherited import holders
+from .inherited import holders, opening
 from .memory import ReaderMemory
 from .positions import ReaderPositions
 from .shared import SharedChannel
@@ -60,13 +60,18 @@ class Forwarder:
         self._channel = channel
         self._index = index
         self._sock = sock
-        self._memory: ReaderMemory | None = None  # while it runs
-        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._final: int | None = None
         self._failure: bytes | None = None
         self._lock = threading.Lock()
         self._is_over = False
-        holders.add(self)
+        with opening:
+            self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            try:
+                self._memory = ReaderMemory(os.dup(channel.memory.fd), channel.geometry, index)
+            except OSError:
+                os.close(self._wake_fd)
+                raise
+            holders.add(self)
 
     def closed(self, final: int) -> None:
         """The writer has closed after `final` values. From any thread."""
@@ -89,31 +94,28 @@ class Forwarder:
         with self._lock:
             self._is_over = True
             os.close(self._wake_fd)
+            self._memory.close()
 
     def close_descriptors(self) -> None:
         """In a forked child."""
         self._sock.close()
-        if self._memory is not None:
-            self._memory.close()
+        self._memory.close()
         os.close(self._wake_fd)
 
     def run(self) -> None:
         """Forwards until the reader or the channel ends."""
         why = "its process ended"
-        memory = ReaderMemory(os.dup(self._channel.memory.fd), self._channel.geometry, self._index)
-        self._memory = memory
         try:
-            self._forward(memory)
+            self._forward()
         except OSError as error:
             why = f"its connection broke: {error}"
         finally:
             self.discard()
-            memory.close()
             self._sock.close()
             self._channel.lost(self._index, why)
 
-    def _forward(self, memory: ReaderMemory) -> None:
-        channel, sock = self._channel, self._sock
+    def _forward(self) -> None:
+        channel, memory, sock = self._channel, self._memory, self._sock
         data_fd = channel.data_fds[self._index]
         positions = ReaderPositions(channel.geometry.capacity)
         sent = 0  # values; the reader says later that it has taken them

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import weakref
 from typing import Protocol
 
@@ -19,12 +20,16 @@ class Holder(Protocol):
 holders: weakref.WeakSet[Holder] = weakref.WeakSet()
 """What has descriptors of channels in this process."""
 
+opening = threading.RLock()
+"""Held while descriptors are opened and become known in `holders`; a fork waits for it. Nothing under it may block."""
+
 
 def _close_all() -> None:
     for holder in list(holders):
         with contextlib.suppress(OSError):  # the parent was about to make, or to close them
             holder.close_descriptors()
     holders.clear()
+    opening.release()
 
 
-os.register_at_fork(after_in_child=_close_all)
+os.register_at_fork(before=opening.acquire, after_in_parent=opening.release, after_in_child=_close_all)

@@ -23,7 +23,7 @@ from runtime._wire.handshake import HandshakeError
 from . import frames
 from .address import Place
 from .forwarding import Forwarder, prove
-from .inherited import holders
+from .inherited import holders, opening
 from .shared import LocalLink, SharedChannel
 
 log = logging.getLogger("runtime")
@@ -62,12 +62,12 @@ def announce(channel: SharedChannel, place: Place) -> tuple[str, int]:
     Raises:
         OSError: no socket can be made.
     """
-    holders.add(channel)
     with _lock:
         listener = _listeners.get(place)
         if listener is None:
-            listener = _listeners[place] = Listener(place)
-            holders.add(listener)
+            with opening:
+                listener = _listeners[place] = Listener(place)
+                holders.add(listener)
             threading.Thread(target=listener.serve, name="channels", daemon=True).start()
         listener.channels[channel.channel_id] = channel
         return listener.socket_name, listener.port
@@ -91,7 +91,7 @@ class Listener:
     def __init__(self, place: Place) -> None:
         self._place = place
         self.channels: dict[bytes, SharedChannel] = {}
-        self._unproven = 0
+        self._unproven: set[socket.socket] = set()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._wake_fd, selectors.EVENT_READ)
@@ -108,7 +108,7 @@ class Listener:
                 self._listen(self._tcp, (place.host, 0))
                 self.port = self._tcp.getsockname()[1]
         except OSError:
-            self.close_descriptors()
+            self._close()
             raise
 
     def _listen(self, sock: socket.socket, address: Any) -> None:
@@ -137,7 +137,7 @@ class Listener:
                 if not self.channels:
                     del _listeners[self._place]
                     holders.discard(self)
-                    self.close_descriptors()
+                    self._close()
                     return
 
     def _waits(self) -> bool:
@@ -158,14 +158,14 @@ class Listener:
 
     def _accept(self, listening: Any, greet: Any) -> None:
         try:
-            sock, _ = listening.accept()
+            with opening:
+                sock, _ = listening.accept()
+                greet(sock)
         except (BlockingIOError, InterruptedError, ConnectionError):
             return
         except OSError as error:
             log.warning("cannot accept a reader of a channel (%s); trying again", error)
             time.sleep(0.1)  # too many open files, most likely: the peer waits in the backlog
-            return
-        greet(sock)
 
     # ------------------------------------------------------------ readers of this node
 
@@ -242,10 +242,10 @@ class Listener:
     # ------------------------------------------------------------ readers of other nodes
 
     def _greet_remote(self, sock: socket.socket) -> None:
-        if self._unproven >= MAX_UNPROVEN:
+        if len(self._unproven) >= MAX_UNPROVEN:
             sock.close()  # the reader tries again
             return
-        self._unproven += 1
+        self._unproven.add(sock)
         threading.Thread(
             target=self._serve_remote, args=(sock,), name="channel to another node", daemon=True
         ).start()
@@ -258,7 +258,7 @@ class Listener:
             log.warning("refused a reader of a channel: %s", error)
             forwarder = None
         finally:
-            self._unproven -= 1
+            self._unproven.discard(sock)
         if forwarder is None:
             sock.close()
             return
@@ -288,7 +288,13 @@ class Listener:
         return None
 
     def close_descriptors(self) -> None:
-        """At the end, and in a forked child."""
+        """In a forked child."""
+        for sock in self._unproven:
+            sock.close()
+        self._close()
+
+    def _close(self) -> None:
+        """At the end: threads still greet those that are unproven, and close their sockets themselves."""
         self._selector.close()
         self._unix.close()
         if self._tcp is not None:

@@ -23,6 +23,7 @@ from .errors import (
     dump_failure,
     load_failure,
 )
+from .inherited import holders, opening
 from .memory import Geometry
 from .positions import WriterPositions
 from .shared import SharedChannel
@@ -65,7 +66,9 @@ def create(
         raise ValueError(f"a channel has readers of different names, not {names}")
     place = place or here()
     geometry = Geometry(capacity, max(64, slot_bytes + -slot_bytes % 32), len(names))
-    shared = SharedChannel(os.urandom(16), name, names, geometry, on_failure)
+    with opening:
+        shared = SharedChannel(os.urandom(16), name, names, geometry, on_failure)
+        holders.add(shared)
     try:
         socket_name, port = rendezvous.announce(shared, place)
     except BaseException:

@@ -411,6 +411,18 @@ def test_a_forked_child_keeps_nothing_open(place: Place) -> None:
     reader.close()
 
 
+def test_a_child_that_is_forked_while_another_thread_serves_a_reader_keeps_nothing_open() -> None:
+    others = _links_of_channels(os.getpid())
+    for _ in range(100):
+        writer, reader = _pair(ELSEWHERE)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if _links_of_channels(os.getpid()).items() <= others.items() else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        writer.close()
+        reader.close()
+
+
 def test_a_forked_child_closes_nothing_that_took_the_place_of_a_channel() -> None:
     writer, reader = _pair()
     writer.close()
