@@ -46,7 +46,9 @@ class Metric:
     at_least: float | None = None
 
     def ratio(self, value: float, other: float) -> float | None:
-        """How many times better a value is than another; None if it has no limit."""
+        """How many times better a value is than another; None if that has no meaning, as with a negative return."""
+        if value < 0 or other < 0:
+            return None
         better, worse = (other, value) if self.unit in LOWER_IS_BETTER else (value, other)
         return rounded(better / worse) if worse else None
 

@@ -123,6 +123,13 @@ def test_of_several_tools_the_fastest_counts(monkeypatch: pytest.MonkeyPatch) ->
     assert rows["anchor"] == {"tool": "Polars", "value": 9.0, "ratio": 0.3333, "floor": None}
 
 
+def test_negative_figures_have_no_ratio(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    greedy = load("comparison").Metric("greedy return", "return", None, None)
+    assert (greedy.ratio(-180.0, -250.0), greedy.ratio(10.0, -5.0)) == (None, None)
+    assert greedy.ratio(500.0, 250.0) == 2.0
+
+
 def test_what_the_processes_use_is_listed() -> None:
     each = {"process": "runtime._node", "cpu_percent": 0.125, "wakes_per_s": 2.5}
     text = made(line("rest", row("CPU", 0.2, "% of a core", processes=[each])))
