@@ -17,6 +17,7 @@ from runtime.rllib.utils.metrics import (
     NUM_ENV_STEPS_SAMPLED_LIFETIME,
     NUM_EPISODES_LIFETIME,
 )
+from runtime.util import get_node_ip_address
 
 OUTSTANDING = "actor_manager_num_outstanding_async_reqs"
 
@@ -45,7 +46,7 @@ class ResultFiller:
         self._settings = config.to_dict()
         self._logs_usage = config.log_sys_usage
         self._cpu = _cpu_seconds(), time.perf_counter()
-        self._node = {"pid": os.getpid(), "hostname": socket.gethostname(), "node_ip": "127.0.0.1"}
+        self._node = {"pid": os.getpid(), "hostname": socket.gethostname(), "node_ip": get_node_ip_address()}
 
     def complete(self, results: dict[str, Any], algorithm: Any) -> None:
         """Adds what all results have: totals, faults, the settings."""
