@@ -22,7 +22,6 @@ from ..learner import Batch, Learner
 from ..optimizers import ParamDict
 from ..training_data import row_count
 from .batches import Sequences, as_tensor, take, tensors, through_sequences
-from .fused_adam import FusedAdam
 from .gradients import average_over_learners, clip, global_norm, most_of_learners
 
 
@@ -106,9 +105,7 @@ class TorchLearner(Learner):
 
     def new_adam(self, params: Sequence[torch.Tensor], **kwargs: Any) -> torch.optim.Adam:
         """An Adam that makes its step in one fused operation where the device has that."""
-        if self._device.type in ("cpu", "cuda"):
-            return FusedAdam(params, **kwargs)
-        return torch.optim.Adam(params, **kwargs)
+        return torch.optim.Adam(params, fused=self._device.type in ("cpu", "cuda") or None, **kwargs)
 
     def get_parameters(self, module: RLModule) -> Sequence[Any]:
         """The parameters of a module; none if it is no torch module."""
