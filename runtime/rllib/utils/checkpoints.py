@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import pickle
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Collection, Iterator
@@ -24,6 +25,7 @@ from runtime.train._run import files
 
 CHECKPOINT_VERSION = "2.1"
 COMPONENT_RL_MODULE = "rl_module"
+_STATE_KINDS = (".pkl", ".msgpack")
 _ARRAY = 1  # the code of arrays in msgpack
 
 Path = str | os.PathLike[str]
@@ -104,13 +106,15 @@ class Checkpointable(abc.ABC):
 
         Raises:
             ImportError: the URI's file system needs a package that is not installed.
+            OSError: a file cannot be written. What the folder had is still there, and nothing of the new checkpoint.
         """
         if path is None:
             path = tempfile.mkdtemp(prefix="checkpoint-")
         place = os.fspath(path)
         if files.is_local(place, filesystem):
             folder = files.local_path(place)
-            self._write(folder, state, use_msgpack)
+            with _draft_of(folder) as draft:
+                self._write(draft, state, use_msgpack)
             return folder if "://" not in place else place
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as folder:
             self._write(folder, state, use_msgpack)
@@ -126,9 +130,6 @@ class Checkpointable(abc.ABC):
         own = self.get_state(not_components=names) if state is None else dict(state)
         parts = {name: own.pop(name, None) for name in names}
         kind = "msgpack" if use_msgpack else "pkl"
-        for other in ("msgpack", "pkl"):
-            with contextlib.suppress(FileNotFoundError):
-                os.remove(os.path.join(folder, f"{self.STATE_FILE_NAME}.{other}"))
         with open(os.path.join(folder, f"{self.STATE_FILE_NAME}.{kind}"), "wb") as file:
             file.write(_packed(own) if use_msgpack else cloudpickle.dumps(own))
         with open(os.path.join(folder, self.METADATA_FILE_NAME), "w", encoding="utf-8") as file:
@@ -282,6 +283,39 @@ def _local(path: Any, filesystem: Any) -> Iterator[str]:
         if not os.path.exists(os.path.join(folder, expected)):
             raise FileNotFoundError(f"There is no checkpoint in {checkpoint.path}: it has no {expected}.")
         yield folder
+
+
+@contextlib.contextmanager
+def _draft_of(folder: str) -> Iterator[str]:
+    """A new folder whose files move to `folder` when the block has ended without an error."""
+    exists = os.path.isdir(folder)
+    draft = os.path.join(folder, ".draft-") if exists else f"{os.path.abspath(folder)}.draft-"
+    draft += uuid.uuid4().hex
+    try:
+        os.makedirs(draft)
+        yield draft
+        if exists:
+            _replace(draft, folder)
+        else:
+            os.rename(draft, folder)
+    except OSError as error:
+        reason = f"The checkpoint was not saved: {error.strerror or error}"
+        raise OSError(error.errno, reason, folder) from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _replace(draft: str, folder: str) -> None:
+    """Moves the files of a checkpoint over those of an earlier one. Other files of the folder stay."""
+    for path in sorted(pathlib.Path(draft).rglob("*")):
+        target = pathlib.Path(folder, path.relative_to(draft))
+        if path.is_dir():
+            target.mkdir(exist_ok=True)
+            continue
+        for other in _STATE_KINDS:  # the earlier state may be of the other kind, and would be read first
+            if path.suffix in _STATE_KINDS and path.suffix != other:
+                target.with_suffix(other).unlink(missing_ok=True)
+        path.replace(target)
 
 
 def _state(folder: str, name: str) -> StateDict:

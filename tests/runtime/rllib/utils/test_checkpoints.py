@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import resource
 from collections.abc import Collection
 from typing import Any
 
@@ -88,6 +89,35 @@ def test_saving_again_replaces_the_other_format(tmp_path: pathlib.Path) -> None:
     whole.step = 8
     whole.save_to_path(tmp_path, use_msgpack=True)
     assert Whole.from_checkpoint(tmp_path).step == 8
+
+
+def test_other_files_of_the_folder_stay(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    for _ in range(2):
+        changed(Whole()).save_to_path(tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert Whole.from_checkpoint(tmp_path).step == 7
+    assert not list(tmp_path.rglob("*draft*"))
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_checkpoint_that_cannot_be_written_leaves_nothing(tmp_path: pathlib.Path, is_there: bool) -> None:
+    folder = tmp_path / "checkpoint"
+    whole = changed(Whole())
+    if is_there:
+        whole.save_to_path(folder)
+    whole.step, whole.right.values = 8, np.ones(100_000)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))  # bytes of a file
+    try:
+        with pytest.raises(OSError, match=r"The checkpoint was not saved: File too large: .*/checkpoint"):
+            whole.save_to_path(folder)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [each.name for each in tmp_path.iterdir()] == (["checkpoint"] if is_there else [])
+    if is_there:
+        assert Whole.from_checkpoint(folder).step == 7
+        assert not list(folder.glob(".*"))
 
 
 def test_a_component_is_a_checkpoint(tmp_path: pathlib.Path) -> None:
