@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from .._core import trees
@@ -120,7 +121,7 @@ class AgentEpisodeLoop:
         episode: MultiAgentEpisode = self._runner.new_episode()
         self._call("on_episode_created", slot, episode)
         observations, infos = self._runner.reset_env(slot)
-        episode.add_env_reset(observations=observations, infos=infos)
+        episode.add_env_reset(observations=trees.copied(dict(observations)), infos=_copied(infos))
         return episode
 
     def _step(self, slot: int, stepped: dict[AgentID, Stepped]) -> bool:
@@ -137,10 +138,10 @@ class AgentEpisodeLoop:
             return False
         self._runner.stepped()
         self._episodes[slot].add_env_step(
-            observations,
+            trees.copied(dict(observations)),  # the environment may write its next ones into the same arrays
             {agent_id: step.action for agent_id, step in stepped.items()},
             rewards,
-            infos,
+            _copied(infos),
             terminateds=terminateds,
             truncateds=truncateds,
             extra_model_outputs={agent_id: step.outputs for agent_id, step in stepped.items()},
@@ -273,6 +274,11 @@ class AgentEpisodeLoop:
                 rl_module=runner.module,
                 **more,
             )
+
+
+def _copied(infos: Mapping[AgentID, Any] | None) -> dict[AgentID, Any]:
+    """Info dicts that stay as they are when the environment changes its own."""
+    return {a: dict(info) if isinstance(info, Mapping) else info for a, info in (infos or {}).items()}
 
 
 def agent_steps(episodes: list[MultiAgentEpisode]) -> dict[ModuleID, dict[AgentID, int]]:

@@ -218,7 +218,8 @@ class MultiAgentEpisode(AgentItems):
         """Adds the agents' actions and what `env.step(actions)` gave.
 
         An agent's own flags go before "__all__". An agent that ends without an observation gets its last one again.
-        Rewards of an agent that has not acted yet are kept apart: no action led to them.
+        Rewards of an agent that has not acted yet are kept apart: no action led to them. Those of an agent that has
+        ended belong to its last step.
 
         Args:
             extra_model_outputs: agent id -> the other outputs that its module gave with the action.
@@ -244,6 +245,10 @@ class MultiAgentEpisode(AgentItems):
             if agent_id in self._hanging:
                 action, before, output = self._hanging[agent_id]
                 self._hanging[agent_id] = (action, before + float(reward), output)
+                continue
+            episode = self.agent_episodes.get(agent_id)
+            if episode is not None and episode.is_done and len(episode):
+                episode.rewards.set(episode.rewards.get(-1) + float(reward), at_indices=-1)
             else:
                 self._early_rewards[agent_id] = self._early_rewards.get(agent_id, 0.0) + float(reward)
         everyone_ends, everyone_cut = bool(ends.get(ALL)), bool(cuts.get(ALL))
@@ -514,7 +519,8 @@ class MultiAgentEpisode(AgentItems):
                 bisect_left(steps, first),
                 bisect_left(steps, last + 1) - 1,
             )  # observations begin ... end
-            if end < begin and not (end >= 0 and steps[end] < first and not episode.is_done):
+            had_ended = episode.is_done and end == len(steps) - 1
+            if end < begin and (end < 0 or had_ended):
                 continue  # it came later, or had ended
             begin = min(begin, end)
             back = begin - bisect_left(steps, first - wanted, 0, begin + 1)
@@ -566,7 +572,11 @@ class MultiAgentEpisode(AgentItems):
 
     def get_state(self) -> dict[str, Any]:
         """What `from_state` makes an equal episode of; it can be pickled if the mapping function can."""
-        state = {name: getattr(self, name) for name in self.__slots__ if name != "agent_episodes"}
+        state = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            state[name] = copy.copy(value) if isinstance(value, dict | set) else value
+        state["_steps"] = {agent_id: [*steps] for agent_id, steps in self._steps.items()}
         state["agent_episodes"] = [(agent_id, e.get_state()) for agent_id, e in self.agent_episodes.items()]
         return state
 

@@ -420,11 +420,9 @@ class SingleAgentEpisode:
         missing = self.extra_model_outputs.keys() ^ other.extra_model_outputs.keys()
         if missing and len(self) and len(other):
             raise ValueError(f"Only one of the chunks of episode {self.id_} has {', '.join(sorted(missing))}")
-        infos = self.infos
-        self.observations.pop()
-        infos.pop()
-        self.observations.concat(other.observations)
-        infos.concat(other.infos)
+        infos, behind_mine = self.infos, slice(1, None)  # both chunks have the item where they meet
+        self.observations.extend(other.observations.get(behind_mine))
+        infos.extend(other.infos.get(behind_mine))
         self.actions.concat(other.actions)
         self.rewards.concat(other.rewards)
         for name, values in other.extra_model_outputs.items():
@@ -536,7 +534,7 @@ class SingleAgentEpisode:
             "_action_space": self._action_space,
             "_start_time": self._start_time,
             "_last_step_time": self._last_step_time,
-            "custom_data": self._custom_data,
+            "custom_data": dict(self._custom_data),
         }
 
     @staticmethod

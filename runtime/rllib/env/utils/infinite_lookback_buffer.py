@@ -9,6 +9,7 @@ import numpy as np
 
 from runtime.rllib._core import trees
 from runtime.rllib._core.trees import Tree
+from runtime.rllib.utils.spaces.space_utils import unbatch
 
 
 class InfiniteLookbackBuffer:
@@ -282,15 +283,14 @@ class InfiniteLookbackBuffer:
             self.data[position] = item
             return
         self.data = trees.tree_map(_writable, self.data)
-        for column, value in zip(trees.leaves(self.data), trees.leaves(item), strict=True):
-            column[position] = value
+        trees.put(self.data, position, item)
 
     # ------------------------------------------------------------ state
 
     def get_state(self) -> dict[str, Any]:
         """What `from_state` makes an equal buffer of."""
         return {
-            "data": self.data,
+            "data": [*self.data] if isinstance(self.data, list) else self.data,
             "lookback": self.lookback,
             "finalized": self.finalized,
             "space": self.space,
@@ -302,13 +302,6 @@ class InfiniteLookbackBuffer:
         buffer = cls(state["data"], state["lookback"], state["space"])
         buffer.finalized = state["finalized"]
         return buffer
-
-
-def unbatch(tree: Tree) -> list[Tree]:
-    """A tree of arrays [length, ...] as a list of trees."""
-    if isinstance(tree, np.ndarray):
-        return [*tree]
-    return [trees.take(tree, row) for row in range(len(next(trees.leaves(tree))))]
 
 
 def one_hot_by_space(value: Tree, space: Any) -> Tree:
