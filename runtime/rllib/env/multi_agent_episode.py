@@ -525,7 +525,7 @@ class MultiAgentEpisode(AgentItems):
             begin = min(begin, end)
             back = begin - bisect_left(steps, first - wanted, 0, begin + 1)
             lookback = episode.observations.lookback
-            part = self._agent_part(episode, begin - lookback, end - lookback, back)
+            part = episode.part(begin - lookback, end - lookback, back)
             if steps[end] < last and end < len(steps) - 1:
                 part.is_terminated = part.is_truncated = False
                 result._hanging[agent_id] = (
@@ -540,33 +540,6 @@ class MultiAgentEpisode(AgentItems):
         if at_end:
             result.is_terminated, result.is_truncated = self.is_terminated, self.is_truncated
         return result
-
-    def _agent_part(self, episode: SingleAgentEpisode, begin: int, end: int, back: int) -> SingleAgentEpisode:
-        """The agent's steps `begin` to `end`, relative to its chunk, with a lookback of `back` steps."""
-
-        def items(get: Callable[..., Any], stop: int, *key: str) -> Any:
-            return get(*key, slice(begin - back, stop), neg_index_as_lookback=True)
-
-        at_end = end == len(episode)
-        return SingleAgentEpisode(
-            episode.id_,
-            observations=items(episode.get_observations, end + 1),
-            observation_space=episode.observation_space,
-            infos=items(episode.get_infos, end + 1),
-            actions=items(episode.get_actions, end),
-            action_space=episode.action_space,
-            rewards=items(episode.get_rewards, end),
-            extra_model_outputs={
-                key: items(episode.get_extra_model_outputs, end, key) for key in episode.extra_model_outputs
-            },
-            terminated=at_end and episode.is_terminated,
-            truncated=at_end and episode.is_truncated,
-            t_started=episode.t_started + begin,
-            len_lookback_buffer=back,
-            agent_id=episode.agent_id,
-            module_id=episode.module_id,
-            multi_agent_episode_id=self.id_,
-        )
 
     # ------------------------------------------------------------ state
 

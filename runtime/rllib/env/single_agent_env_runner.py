@@ -18,6 +18,7 @@ from runtime.rllib._core.types import DEFAULT_MODULE_ID, Config
 from runtime.rllib.core.columns import Columns
 from runtime.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from runtime.rllib.env._acting import Acting, action_converter, module_actions, start_adder
+from runtime.rllib.env._agent_metrics import DEFAULT_AGENT_ID, log_episode, log_steps, smoothing_window
 from runtime.rllib.env._connectors import ObservationPieces, has_own_pipelines
 from runtime.rllib.env._episode_loop import EpisodeLoop
 from runtime.rllib.env._sampling import SamplingRunner
@@ -27,8 +28,6 @@ from runtime.rllib.env.single_agent_episode import SingleAgentEpisode, to_rollou
 from runtime.rllib.utils import metrics as names
 
 logger = logging.getLogger(__name__)
-
-DEFAULT_AGENT_ID = "default_agent"
 
 
 class SingleAgentEnvRunner(SamplingRunner):
@@ -55,7 +54,8 @@ class SingleAgentEnvRunner(SamplingRunner):
         self._is_seeded = False  # environments get the seed with their first reset only
         self._needs_reset = True
         self._resetting: np.ndarray | None = None  # lanes whose next step is their environment's reset
-        self._finished: deque[tuple[float, int, float]] = deque()  # return, length, seconds; not logged yet
+        # Return, length and seconds of the episodes that are not logged yet.
+        self._finished: deque[tuple[float, int, float]] = deque(maxlen=smoothing_window(self.config))
         self.acting: Acting | None = None
         self._lanes: Lanes | None = None
         self._episode_loop: EpisodeLoop | None = None
@@ -352,14 +352,15 @@ class SingleAgentEnvRunner(SamplingRunner):
             self._episode_loop.reset(self._reset_env, explore)
             return
         assert self._lanes is not None
+        initial = None if self.acting is None else self.acting.initial_state
+        self._lanes.start(self._first_observations(), time.perf_counter(), initial)
+
+    def _first_observations(self) -> Any:
+        """Resets environments and module; gives what the module sees first."""
         observations, _ = self._reset_env()
-        if self._pieces is not None:
-            observations = self._pieces.of_reset(observations)
-        initial = None
         if self.acting is not None:
             self.acting.reset()
-            initial = self.acting.initial_state
-        self._lanes.start(observations, time.perf_counter(), initial)
+        return observations if self._pieces is None else self._pieces.of_reset(observations)
 
     def _reset_env(self) -> tuple[Any, Any]:
         while True:
@@ -387,14 +388,8 @@ class SingleAgentEnvRunner(SamplingRunner):
             return result
         if self._episode_loop is not None:
             self._episode_loop.reset(self._reset_env, explore)
-            return None
-        assert self._lanes is not None
-        observations, _ = self._reset_env()
-        if self._pieces is not None:
-            observations = self._pieces.of_reset(observations)
-        if self.acting is not None:
-            self.acting.reset()
-        self._lanes.drop_open(observations, time.perf_counter())
+        elif self._lanes is not None:
+            self._lanes.drop_open(self._first_observations(), time.perf_counter())
         return None
 
     def _remake(self, error: Exception) -> None:
@@ -404,43 +399,18 @@ class SingleAgentEnvRunner(SamplingRunner):
     # ------------------------------------------------------------ metrics
 
     def _log(self, steps: int, finished: Finished) -> None:
-        log = self.metrics.log_value
-        episodes = len(finished.lengths)
         self.num_env_steps_sampled_lifetime += steps * (self.config.num_env_runners or 1)
-        log(names.NUM_ENV_STEPS_SAMPLED, steps, reduce="sum")
-        log((names.NUM_AGENT_STEPS_SAMPLED, DEFAULT_AGENT_ID), steps, reduce="sum")
-        log((names.NUM_MODULE_STEPS_SAMPLED, DEFAULT_MODULE_ID), steps, reduce="sum")
-        log(names.NUM_EPISODES, episodes, reduce="sum")
-        log(names.NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, reduce="lifetime_sum", with_throughput=True)
-        log((names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID), steps, reduce="lifetime_sum")
-        log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID), steps, reduce="lifetime_sum")
-        log(names.NUM_EPISODES_LIFETIME, episodes, reduce="lifetime_sum")
+        log_steps(self.metrics, steps, len(finished.lengths), {DEFAULT_MODULE_ID: {DEFAULT_AGENT_ID: steps}})
         self._finished.extend(zip(finished.returns, finished.lengths, finished.durations_s, strict=True))
-        while len(self._finished) > self._window:  # only so many count
-            self._finished.popleft()
-
-    @property
-    def _window(self) -> int:
-        """How many of the last episodes this runner's means are of: all runners' together are of the number that the
-        configuration says."""
-        return max(
-            1, math.ceil(self.config.metrics_num_episodes_for_smoothing / (self.config.num_env_runners or 1))
-        )
 
     def get_metrics(self) -> dict[str, Any]:
         """The metrics since the last call, for `MetricsLogger.aggregate`."""
-        log, window = self.metrics.log_value, self._window
+        log, window = self.metrics.log_value, smoothing_window(self.config)
         log(names.WEIGHTS_SEQ_NO, self._weights_seq, reduce="mean", window=1)
         for total, length, seconds in self._finished:
-            log(names.EPISODE_LEN_MEAN, length, window=window)
-            log(names.EPISODE_RETURN_MEAN, total, window=window)
-            log(names.EPISODE_DURATION_SEC_MEAN, seconds, window=window)
+            log_episode(self.metrics, window, total, length, seconds)
             log((names.SINGLE_AGENT_RETURN_MEAN, DEFAULT_AGENT_ID), total, window=window)
             log((names.SINGLE_AGENT_MODULE_RETURN_MEAN, DEFAULT_MODULE_ID), total, window=window)
-            log(names.EPISODE_LEN_MIN, length, reduce="min", window=window)
-            log(names.EPISODE_LEN_MAX, length, reduce="max", window=window)
-            log(names.EPISODE_RETURN_MIN, total, reduce="min", window=window)
-            log(names.EPISODE_RETURN_MAX, total, reduce="max", window=window)
         self._finished.clear()
         return self.metrics.reduce()
 

@@ -3,13 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from runtime.rllib._core import trees
 from runtime.rllib._core.trees import Tree
 from runtime.rllib.utils.spaces.space_utils import unbatch
+
+Indices = int | slice | Sequence[int] | None
+
+
+class Reading(TypedDict, total=False):
+    """Keywords of `InfiniteLookbackBuffer.get`, which episodes' getters have, too."""
+
+    neg_index_as_lookback: bool
+    fill: Any
+
+
+class ReadingOfSpace(Reading, total=False):
+    """The same of items of a space."""
+
+    one_hot_discrete: bool
+
+
+class Writing(TypedDict, total=False):
+    """Keywords of `InfiniteLookbackBuffer.set`, which episodes' setters have, too."""
+
+    at_indices: Indices
+    neg_index_as_lookback: bool
 
 
 class InfiniteLookbackBuffer:
@@ -120,11 +142,16 @@ class InfiniteLookbackBuffer:
             self.data = trees.stack(self.data)
             self.finalized = True
 
+    def to_list(self) -> None:
+        """Makes a list of the arrays, which can grow."""
+        if self.finalized:
+            self.data, self.finalized = unbatch(self.data), False
+
     # ------------------------------------------------------------ reading
 
     def get(
         self,
-        indices: int | slice | Sequence[int] | None = None,
+        indices: Indices = None,
         *,
         neg_index_as_lookback: bool = False,
         fill: float | None = None,
@@ -165,16 +192,6 @@ class InfiniteLookbackBuffer:
         lookback = min(lookback, self.lookback + start)
         cut = slice(self.lookback + start - lookback, self.lookback + stop)
         data = self.data[cut] if isinstance(self.data, list) else trees.take(self.data, cut)
-        return InfiniteLookbackBuffer(data, lookback, self.space)
-
-    def tail(self, items: int, lookback: int) -> InfiniteLookbackBuffer:
-        """The last items, as a list that can grow."""
-        length = self.len_incl_lookback()
-        first = max(0, length - items)
-        if isinstance(self.data, list):
-            data = self.data[first:]
-        else:
-            data = [trees.take(self.data, row) for row in range(first, length)]
         return InfiniteLookbackBuffer(data, lookback, self.space)
 
     def _position(self, index: int, neg_index_as_lookback: bool) -> int:
@@ -250,7 +267,7 @@ class InfiniteLookbackBuffer:
         self,
         new_data: Any,
         *,
-        at_indices: int | slice | Sequence[int] | None = None,
+        at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
         """Overwrites items: with one for an int, else with a list of items or a tree of arrays of the same length.
