@@ -12,7 +12,7 @@ from .._core.agents import batch_of
 from .._core.types import AgentID, ModuleID
 from ..core.columns import Columns
 from ..utils import metrics as names
-from ._agent_acting import rows_of
+from ..utils.spaces.space_utils import unbatch
 from ._agent_metrics import FinishedEpisode
 from .multi_agent_episode import MultiAgentEpisode, completed
 
@@ -167,7 +167,8 @@ class AgentEpisodeLoop:
             episode.cut(lookback, own_steps=own) if len(episode) else episode for episode in self._episodes
         ]
         for chunk in chunks:
-            self._chunks.setdefault(chunk.id_, []).append(chunk)
+            if self._runner.callbacks.uses("on_episode_end"):  # they may be many
+                self._chunks.setdefault(chunk.id_, []).append(chunk)
             self._reports[chunk.id_] = reported(chunk, self._reports.get(chunk.id_))
         return chunks
 
@@ -193,8 +194,7 @@ class AgentEpisodeLoop:
                 random_actions=random_actions,
                 timestep=timestep,
             )
-            count = len(agents)
-            mine, for_env = rows_of(columns.pop(Columns.ACTIONS), count), rows_of(actions, count)
+            mine, for_env = unbatch(columns.pop(Columns.ACTIONS)), unbatch(actions)
             for row, ((slot, agent_id), action, applied) in enumerate(
                 zip(agents, mine, for_env, strict=True)
             ):

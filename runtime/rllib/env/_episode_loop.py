@@ -234,7 +234,8 @@ class EpisodeLoop:
             following = episode.cut(len_lookback_buffer=lookback)
             self._batch_episodes = [following if each is episode else each for each in self._batch_episodes]
             self._episodes[lane] = following
-            self._chunks[lane].append(episode)
+            if self._runner.callbacks.uses("on_episode_end"):  # they may be many
+                self._chunks[lane].append(episode)
             self._returns[lane] += episode.get_return()
             chunks.append(episode)
         return chunks

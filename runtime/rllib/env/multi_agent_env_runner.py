@@ -14,8 +14,9 @@ from .._core.rollout import Rollout
 from .._core.types import AgentID, Config, ModuleID
 from ..core.columns import Columns
 from ..utils import metrics as names
+from ..utils.spaces.space_utils import unbatch
 from . import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
-from ._agent_acting import Actors, rows_of
+from ._agent_acting import Actors
 from ._agent_episodes import EVENTS, AgentEpisodeLoop, agent_steps
 from ._agent_metrics import AgentMetrics, FinishedEpisode, steps_by_agent
 from ._connectors import has_own_pipelines
@@ -343,7 +344,7 @@ class MultiAgentEnvRunner(SamplingRunner):
         states = columns.get(Columns.STATE_OUT)
         columns[Columns.OBS] = observations
         row = table.append(columns, len(lanes))
-        for lane, action in zip(lanes, rows_of(for_env, len(lanes)), strict=True):
+        for lane, action in zip(lanes, unbatch(for_env), strict=True):
             lane.act(row, None if states is None else trees.take(states, row - len(table) + len(lanes)))
             row += 1
             actions[lane.slot][lane.agent_id] = action

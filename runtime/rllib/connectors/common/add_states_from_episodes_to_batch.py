@@ -10,6 +10,7 @@ import numpy as np
 from runtime.rllib._core import trees
 from runtime.rllib._core.types import DEFAULT_MODULE_ID
 from runtime.rllib.core.columns import Columns
+from runtime.rllib.utils.numpy import convert_to_numpy
 
 from ..connector_v2 import Batch, is_multi_module
 from .either_pipeline import EitherPipelineConnector
@@ -81,10 +82,7 @@ def max_seq_len_of(module: Any) -> int:
 
 
 def _initial_state(module: Any) -> Any:
-    def to_numpy(leaf: Any) -> np.ndarray:
-        return np.asarray(leaf.detach().cpu() if hasattr(leaf, "detach") else leaf)
-
-    return trees.tree_map(to_numpy, module.get_initial_state())
+    return convert_to_numpy(module.get_initial_state(), reduce_type=False)
 
 
 def _states_before_chunks(episode: Any, module: Any, max_seq_len: int) -> Any:

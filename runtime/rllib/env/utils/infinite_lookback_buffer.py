@@ -107,7 +107,9 @@ class InfiniteLookbackBuffer:
         """Adds one item to the end. With arrays that copies them all."""
         if self.finalized:
             self.data = trees.tree_map(
-                lambda column, value: np.concatenate([column, np.asarray(value)[None].astype(column.dtype)]),
+                lambda column, value: np.concatenate(
+                    [room := _room_for(column, value), np.asarray(value, room.dtype)[None]]
+                ),
                 self.data,
                 item,
             )
@@ -299,7 +301,7 @@ class InfiniteLookbackBuffer:
         if not self.finalized:
             self.data[position] = item
             return
-        self.data = trees.tree_map(_writable, self.data)
+        self.data = trees.tree_map(_room_for, self.data, item)
         trees.put(self.data, position, item)
 
     # ------------------------------------------------------------ state
@@ -316,9 +318,10 @@ class InfiniteLookbackBuffer:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> InfiniteLookbackBuffer:
         """The buffer that gave this state."""
-        buffer = cls(state["data"], state["lookback"], state["space"])
-        buffer.finalized = state["finalized"]
-        return buffer
+        data = state["data"]
+        if state["finalized"] and isinstance(data, list):  # formats like msgpack have no tuples
+            data = tuple(data)
+        return cls(data, state["lookback"], state["space"])
 
 
 def one_hot_by_space(value: Tree, space: Any) -> Tree:
@@ -353,7 +356,12 @@ def _like(fill: float) -> Any:
     return filled
 
 
-def _writable(column: np.ndarray) -> np.ndarray:
+def _room_for(column: np.ndarray, value: Any) -> np.ndarray:
+    """The column if the value can be written into it, else a copy. A column of integers becomes one of floats for the
+    first float."""
+    dtype = np.asarray(value).dtype
+    if dtype.kind == "f" and column.dtype.kind in "iu":
+        return column.astype(dtype)
     return column if column.flags.writeable else column.copy()
 
 

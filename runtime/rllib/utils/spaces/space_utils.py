@@ -125,6 +125,8 @@ def batch(
 
 def unbatch(batches_struct: Any) -> list[Any]:
     """The trees of which `batch` made this tree."""
+    if isinstance(batches_struct, np.ndarray):
+        return [*batches_struct]
     leaves = list(trees.leaves(batches_struct))
     if not leaves:
         return []
