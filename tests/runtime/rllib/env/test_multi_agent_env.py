@@ -157,3 +157,15 @@ def test_all_environments_are_closed_though_one_cannot_be() -> None:
     with pytest.raises(RuntimeError, match="broken"):
         SyncVectorMultiAgentEnv([Closing, Closing]).close()
     assert len(closed) == 2
+
+
+def test_environments_are_closed_if_another_one_cannot_be_made() -> None:
+    closed = []
+
+    class Closing(Three):
+        def close(self) -> None:
+            closed.append(self)
+
+    with pytest.raises(TypeError, match="no MultiAgentEnv"):
+        SyncVectorMultiAgentEnv([Closing, gymnasium.Env])
+    assert len(closed) == 1

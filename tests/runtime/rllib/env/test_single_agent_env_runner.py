@@ -497,3 +497,18 @@ def test_older_weights_do_not_change_the_number_of_the_weights() -> None:
     tested.set_state({"rl_module": {"logits": [2.0, 2.0]}, "weights_seq_no": 3})
     assert tested.module.logits.tolist() == [1.0, 1.0]
     assert tested.collect(env_steps=1).weights_seq == 5
+
+
+def test_chunks_are_kept_only_for_callbacks_at_ends(log: list[Any]) -> None:
+    class Steps(RLlibCallback):
+        def on_episode_step(self, **kwargs: Any) -> None:
+            pass
+
+    kept = []
+    for callbacks in (Steps, Watching):
+        tested = runner(vector([(100,)], AutoresetMode.SAME_STEP), callbacks_class=callbacks)
+        for _ in range(3):
+            tested.collect(env_steps=2)
+        assert tested._episode_loop is not None
+        kept.append(len(tested._episode_loop._chunks[0]))
+    assert kept == [0, 3]
