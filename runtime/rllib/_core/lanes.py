@@ -146,7 +146,7 @@ class Lanes:
             if isinstance(column, np.ndarray):
                 column[t] = value
             else:
-                _put(column, t, value)
+                trees.put(column, t, value)
         self._put_obs(t + 1, observations)
         self._terminated[t] = terminated
         self._truncated[t] = truncated
@@ -285,7 +285,7 @@ class Lanes:
         for number, key in enumerate(zip(lane_of.tolist(), step_of.tolist(), strict=True)):
             observation = self._final_obs.get(key)
             if observation is not None:
-                _put(final_obs, number, observation)
+                trees.put(final_obs, number, observation)
 
     def _states_at(self, lane_of: np.ndarray, step_of: np.ndarray, lengths: np.ndarray) -> Tree | None:
         """A recurrent module's states before the first row of each segment: that at the last cut for the first segment
@@ -294,8 +294,7 @@ class Lanes:
             return None
         states = trees.take(self._state, lane_of)
         is_new = step_of - lengths + 1 > 0
-        for state, initial in zip(trees.leaves(states), trees.leaves(self._initial_state), strict=True):
-            state[is_new] = initial
+        trees.put(states, is_new, self._initial_state)
         return states
 
     def _infos_of(self, valid: np.ndarray | None) -> list[dict[str, Any]]:
@@ -322,7 +321,7 @@ class Lanes:
         if self._flat_obs is not None:
             self._flat_obs[t] = observations
         else:
-            _put(self._obs, t, observations)
+            trees.put(self._obs, t, observations)
 
     def _make_room(self, steps: int) -> None:
         if steps <= self._capacity:
@@ -360,11 +359,6 @@ def _grown(leaf: np.ndarray, steps: int) -> np.ndarray:
     result = np.empty((steps, *leaf.shape[1:]), leaf.dtype)
     result[: len(leaf)] = leaf
     return result
-
-
-def _put(tree: Tree, index: int, value: Tree) -> None:
-    for leaf, new in zip(trees.leaves(tree), trees.leaves(value), strict=True):
-        leaf[index] = new
 
 
 def _copy_row(leaf: np.ndarray, source: int, target: int) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -149,5 +150,11 @@ def concatenate(rollouts: Sequence[Rollout]) -> Rollout:
         ),
         trees.concatenate([rollout.final_obs for rollout in rollouts]),
         None if first.state_in is None else trees.concatenate([rollout.state_in for rollout in rollouts]),
-        None if first.infos is None else [info for rollout in rollouts for info in rollout.infos or ()],
+        None
+        if all(rollout.infos is None for rollout in rollouts)
+        else [*chain.from_iterable(map(_infos, rollouts))],
     )
+
+
+def _infos(rollout: Rollout) -> list[dict[str, Any]]:
+    return [{} for _ in range(rollout.rows)] if rollout.infos is None else rollout.infos

@@ -56,6 +56,16 @@ def _narrow(leaf: Any) -> np.ndarray:
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
+def put(tree: Tree, index: Any, values: Tree) -> None:
+    """`leaf[index] = value` for each leaf; dicts may have their keys in different orders."""
+    tree_map(lambda leaf, new: leaf.__setitem__(index, new), tree, values)
+
+
+def copied(tree: Tree) -> Tree:
+    """The tree with copies of its arrays; other leaves, such as numbers, stay as they are."""
+    return tree_map(lambda leaf: leaf.copy() if isinstance(leaf, np.ndarray) else leaf, tree)
+
+
 def take(tree: Tree, index: Any) -> Tree:
     """`leaf[index]` for each leaf: a slice gives views, an array of rows gives copies."""
     return tree_map(lambda leaf: leaf[index], tree)

@@ -28,6 +28,11 @@ class ConnectorPipelineV2(ConnectorV2):
 
     # The name of the method of pieces that work on columns; see `vectorized`.
     columns_method: ClassVar[str | None] = None
+    # The keys under which the number of the episodes' steps before and behind the pipeline is logged, if it is.
+    length_keys: ClassVar[tuple[Any, Any] | None] = None
+    # Where times are logged, and whether the caller explores, unless the caller says so.
+    metrics_prefix: ClassVar[tuple[str, ...]] = ()
+    explores: ClassVar[bool | None] = None
 
     def __init__(
         self,
@@ -49,7 +54,7 @@ class ConnectorPipelineV2(ConnectorV2):
         self,
         *,
         rl_module: Any,
-        batch: Batch,
+        batch: Batch | None = None,
         episodes: list[Any],
         explore: bool | None = None,
         shared_data: dict[str, Any] | None = None,
@@ -61,8 +66,11 @@ class ConnectorPipelineV2(ConnectorV2):
         Raises:
             ValueError: a piece returned no batch.
         """
+        batch = {} if batch is None else batch
+        explore = self.explores if explore is None else explore
         shared_data = {} if shared_data is None else shared_data
-        prefix = kwargs.get("metrics_prefix_key", ())
+        prefix = kwargs.setdefault("metrics_prefix_key", self.metrics_prefix)
+        self._log_length(metrics, 0, episodes)
         with _timed(metrics, (*prefix, CONNECTOR_PIPELINE_TIMER)):
             for piece in self.connectors:
                 kwargs["data"] = batch
@@ -80,7 +88,12 @@ class ConnectorPipelineV2(ConnectorV2):
                     raise ValueError(
                         f"Connector {piece} must return the batch, a dict; it returned {batch!r}"
                     )
+        self._log_length(metrics, 1, episodes)
         return batch
+
+    def _log_length(self, metrics: Any, which: int, episodes: list[Any]) -> None:
+        if metrics is not None and self.length_keys is not None:
+            metrics.log_value(self.length_keys[which], sum(map(len, episodes)))
 
     def vectorized(self) -> list[ConnectorV2] | None:
         """The pieces whose methods on columns stand for this pipeline, or None if it needs episodes.

@@ -179,6 +179,15 @@ class ConnectorV2(Checkpointable):
 
     # ------------------------------------------------------------ helpers
 
+    def replace_last_observation(self, episode: Any, observation: Any) -> None:
+        """Has an observation of the piece's output space take the place of the last one of a single-agent episode."""
+        episode.set_observations(at_indices=-1, new_data=observation)
+        space = self.observation_space
+        parts = getattr(space, "spaces", None)
+        if episode.agent_id is not None and isinstance(parts, dict):  # a space of several agents
+            space = parts.get(episode.agent_id, space)
+        episode.observation_space = space
+
     @staticmethod
     def single_agent_episode_iterator(
         episodes: list[Any],
@@ -334,11 +343,19 @@ def episode_key(episode: Any) -> tuple[Any, ...]:
     return (episode.multi_agent_episode_id, episode.agent_id, episode.module_id)
 
 
-def make_unique(episode: Any, place: int) -> None:
-    """Tells a single-agent episode from other chunks of the same episode in a batch, by its place there."""
-    episode.id_ += f"_{place}"
-    if episode.agent_id is not None:
-        episode.multi_agent_episode_id = f"{episode.multi_agent_episode_id}_{place}"
+def make_ids_unique(episodes: list[Any], shared_data: dict[str, Any] | None) -> None:
+    """Tells chunks of the same episode in a batch from one another: adds their places to their ids, once per pass."""
+    if shared_data is not None:
+        if shared_data.get("_ids_are_unique"):
+            return
+        shared_data["_ids_are_unique"] = True
+    for place, episode in enumerate(episodes):
+        episode.id_ += f"_{place}"
+        if is_multi_agent(episodes):
+            for part in episode.agent_episodes.values():
+                part.multi_agent_episode_id = episode.id_
+        elif episode.agent_id is not None:
+            episode.multi_agent_episode_id = f"{episode.multi_agent_episode_id}_{place}"
 
 
 def has_columns_form(piece: ConnectorV2, name: str) -> bool:

@@ -28,3 +28,30 @@ class VectorStep:
     started: np.ndarray
     actions: Tree | None = None
     rewards: np.ndarray | None = None
+
+
+class LastValues:
+    """The last values of each environment since its episode began, joined along the last dimension, the newest last.
+    Zeros are before the first.
+
+    Args:
+        size: The last dimension of what is joined.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._rows: np.ndarray | None = None  # [environments of a runner, ..., size]
+
+    def pushed(self, new: np.ndarray, step: VectorStep) -> np.ndarray:
+        """What is joined [N, ..., size], with new values [N, ..., width] of the environments of a step."""
+        shape, wanted = (*new.shape[1:-1], self._size), int(step.envs.max(initial=-1)) + 1
+        if self._rows is None:
+            self._rows = np.zeros((wanted, *shape), new.dtype)
+        elif len(self._rows) < wanted:
+            self._rows = np.concatenate([self._rows, np.zeros((wanted - len(self._rows), *shape), new.dtype)])
+        result, width = self._rows[step.envs], new.shape[-1]
+        result[step.started] = 0
+        result[..., :-width] = result[..., width:]
+        result[..., -width:] = new
+        self._rows[step.envs] = result
+        return result

@@ -59,8 +59,7 @@ class Acting:
                 lambda leaf: np.repeat(leaf[None], self._num_envs, 0), self.initial_state
             )
             return
-        for state, initial in zip(trees.leaves(self.state), trees.leaves(self.initial_state), strict=True):
-            state[lanes] = initial
+        trees.put(self.state, lanes, self.initial_state)
 
     def act(self, observations: Tree, explore: bool, timestep: int) -> tuple[dict[str, Any], Any]:
         """Actions for the observations, and the new state.

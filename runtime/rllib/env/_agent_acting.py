@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from .._core import trees
 from .._core.agents import batch_of
 from .._core.trees import Tree
 from .._core.types import AgentID, Config, ModuleID
@@ -161,10 +160,3 @@ class Actors:
             self._shifts[agent_id] = start_adder(self._action_space(agent_id))
         shift = self._shifts[agent_id]
         return action if shift is None else shift(action, 1)
-
-
-def rows_of(tree: Tree, count: int) -> Iterator[Any]:
-    """Each row of a tree of arrays [count, ...]."""
-    if isinstance(tree, np.ndarray):
-        return iter(tree)
-    return (trees.take(tree, row) for row in range(count))

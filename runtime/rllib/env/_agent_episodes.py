@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from .._core import trees
@@ -11,7 +12,7 @@ from .._core.agents import batch_of
 from .._core.types import AgentID, ModuleID
 from ..core.columns import Columns
 from ..utils import metrics as names
-from ._agent_acting import rows_of
+from ..utils.spaces.space_utils import unbatch
 from ._agent_metrics import FinishedEpisode
 from .multi_agent_episode import MultiAgentEpisode, completed
 
@@ -120,7 +121,7 @@ class AgentEpisodeLoop:
         episode: MultiAgentEpisode = self._runner.new_episode()
         self._call("on_episode_created", slot, episode)
         observations, infos = self._runner.reset_env(slot)
-        episode.add_env_reset(observations=observations, infos=infos)
+        episode.add_env_reset(observations=trees.copied(dict(observations)), infos=_copied(infos))
         return episode
 
     def _step(self, slot: int, stepped: dict[AgentID, Stepped]) -> bool:
@@ -137,10 +138,10 @@ class AgentEpisodeLoop:
             return False
         self._runner.stepped()
         self._episodes[slot].add_env_step(
-            observations,
+            trees.copied(dict(observations)),  # the environment may write its next ones into the same arrays
             {agent_id: step.action for agent_id, step in stepped.items()},
             rewards,
-            infos,
+            _copied(infos),
             terminateds=terminateds,
             truncateds=truncateds,
             extra_model_outputs={agent_id: step.outputs for agent_id, step in stepped.items()},
@@ -166,7 +167,8 @@ class AgentEpisodeLoop:
             episode.cut(lookback, own_steps=own) if len(episode) else episode for episode in self._episodes
         ]
         for chunk in chunks:
-            self._chunks.setdefault(chunk.id_, []).append(chunk)
+            if self._runner.callbacks.uses("on_episode_end"):  # they may be many
+                self._chunks.setdefault(chunk.id_, []).append(chunk)
             self._reports[chunk.id_] = reported(chunk, self._reports.get(chunk.id_))
         return chunks
 
@@ -192,8 +194,7 @@ class AgentEpisodeLoop:
                 random_actions=random_actions,
                 timestep=timestep,
             )
-            count = len(agents)
-            mine, for_env = rows_of(columns.pop(Columns.ACTIONS), count), rows_of(actions, count)
+            mine, for_env = unbatch(columns.pop(Columns.ACTIONS)), unbatch(actions)
             for row, ((slot, agent_id), action, applied) in enumerate(
                 zip(agents, mine, for_env, strict=True)
             ):
@@ -273,6 +274,11 @@ class AgentEpisodeLoop:
                 rl_module=runner.module,
                 **more,
             )
+
+
+def _copied(infos: Mapping[AgentID, Any] | None) -> dict[AgentID, Any]:
+    """Info dicts that stay as they are when the environment changes its own."""
+    return {a: dict(info) if isinstance(info, Mapping) else info for a, info in (infos or {}).items()}
 
 
 def agent_steps(episodes: list[MultiAgentEpisode]) -> dict[ModuleID, dict[AgentID, int]]:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Unpack
 
 import numpy as np
 
 from .._core.types import AgentID
 from ..policy.sample_batch import MultiAgentBatch
 from .single_agent_episode import SingleAgentEpisode
+from .utils.infinite_lookback_buffer import Indices, Reading, Writing
 
 ALL = "__all__"
-Indices = int | slice | Sequence[int] | None
+AgentIDs = Collection[AgentID] | AgentID | None
+
+
+class AgentReading(Reading, total=False):
+    """Keywords of the getters: those of one agent's episode, and those of several agents' time."""
+
+    env_steps: bool
+    return_list: bool
+
+
+class AgentReadingOfSpace(AgentReading, total=False):
+    """The same of items of a space."""
+
+    one_hot_discrete: bool
 
 
 class AgentItems:
@@ -67,146 +81,78 @@ class AgentItems:
         print("\n".join(line.rstrip() for line in lines))  # it is what the method is for
 
     def get_observations(
-        self,
-        indices: Indices = None,
-        agent_ids: Collection[AgentID] | AgentID | None = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: float | None = None,
-        one_hot_discrete: bool = False,
-        return_list: bool = False,
+        self, indices: Indices = None, agent_ids: AgentIDs = None, **how: Unpack[AgentReadingOfSpace]
     ) -> Any:
         """Observations.
 
         Args:
             indices: one, a range or a list of time steps; None gives all of the chunk.
             agent_ids: one or several agents; None gives all.
-            env_steps: whether time steps are the environment's, or each agent's own.
-            neg_index_as_lookback: whether negative time steps lie before the chunk. Otherwise they count from its end.
-            fill: the value of items outside of the chunk and its lookback.
-            one_hot_discrete: whether discrete parts of the space become one-hot vectors.
-            return_list: give a list of one dict per environment step.
+            how: env_steps: whether time steps are the environment's (the default), or each agent's own.
+                neg_index_as_lookback: whether negative time steps lie before the chunk. Otherwise they count from its
+                end.
+                fill: the value of items outside of the chunk and its lookback.
+                one_hot_discrete: whether discrete parts of the space become one-hot vectors.
+                return_list: give a list of one dict per environment step.
 
         Returns:
             Agent id -> its item for one time step, else its list of items or tree of arrays. In environment time, only
             agents that have an item there.
         """
-        more = {"one_hot_discrete": one_hot_discrete}
-        return self._get(
-            "observations", indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, more
-        )
+        return self._get("observations", indices, agent_ids, **how)
 
     def get_infos(
-        self,
-        indices: Indices = None,
-        agent_ids: Collection[AgentID] | AgentID | None = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        return_list: bool = False,
+        self, indices: Indices = None, agent_ids: AgentIDs = None, **how: Unpack[AgentReading]
     ) -> Any:
         """Info dicts; see `get_observations`."""
-        return self._get("infos", indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, {})
+        return self._get("infos", indices, agent_ids, **how)
 
     def get_actions(
-        self,
-        indices: Indices = None,
-        agent_ids: Collection[AgentID] | AgentID | None = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: float | None = None,
-        one_hot_discrete: bool = False,
-        return_list: bool = False,
+        self, indices: Indices = None, agent_ids: AgentIDs = None, **how: Unpack[AgentReadingOfSpace]
     ) -> Any:
         """Actions of complete steps; see `get_observations`."""
-        more = {"one_hot_discrete": one_hot_discrete}
-        return self._get(
-            "actions", indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, more
-        )
+        return self._get("actions", indices, agent_ids, **how)
 
     def get_rewards(
-        self,
-        indices: Indices = None,
-        agent_ids: Collection[AgentID] | AgentID | None = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: float | None = None,
-        return_list: bool = False,
+        self, indices: Indices = None, agent_ids: AgentIDs = None, **how: Unpack[AgentReading]
     ) -> Any:
         """Rewards of complete steps; see `get_observations`."""
-        return self._get(
-            "rewards", indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, {}
-        )
+        return self._get("rewards", indices, agent_ids, **how)
 
     def get_extra_model_outputs(
         self,
         key: str | None = None,
         indices: Indices = None,
-        agent_ids: Collection[AgentID] | AgentID | None = None,
-        *,
-        env_steps: bool = True,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
-        return_list: bool = False,
+        agent_ids: AgentIDs = None,
+        **how: Unpack[AgentReading],
     ) -> Any:
         """One of the modules' outputs, or dicts of all (`key` None); see `get_observations`."""
-        more = {"key": key}
-        what = "extra_model_outputs"
-        return self._get(what, indices, agent_ids, env_steps, neg_index_as_lookback, fill, return_list, more)
+        return self._get("extra_model_outputs", indices, agent_ids, **how, key=key)
 
-    def set_observations(
-        self,
-        *,
-        new_data: Mapping[AgentID, Any],
-        at_indices: Indices = None,
-        neg_index_as_lookback: bool = False,
-    ) -> None:
+    def set_observations(self, *, new_data: Mapping[AgentID, Any], **where: Unpack[Writing]) -> None:
         """Overwrites observations of agents; time steps are the agents' own.
 
         Args:
             new_data: agent id -> what `SingleAgentEpisode.set_observations` takes.
+            where: see there.
 
         Raises:
             KeyError: an agent is not in the episode.
         """
-        self._set(
-            "observations", new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback
-        )
+        self._set("observations", new_data, **where)
 
-    def set_actions(
-        self,
-        *,
-        new_data: Mapping[AgentID, Any],
-        at_indices: Indices = None,
-        neg_index_as_lookback: bool = False,
-    ) -> None:
+    def set_actions(self, *, new_data: Mapping[AgentID, Any], **where: Unpack[Writing]) -> None:
         """Overwrites actions; see `set_observations`."""
-        self._set("actions", new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+        self._set("actions", new_data, **where)
 
-    def set_rewards(
-        self,
-        *,
-        new_data: Mapping[AgentID, Any],
-        at_indices: Indices = None,
-        neg_index_as_lookback: bool = False,
-    ) -> None:
+    def set_rewards(self, *, new_data: Mapping[AgentID, Any], **where: Unpack[Writing]) -> None:
         """Overwrites rewards; see `set_observations`."""
-        self._set("rewards", new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+        self._set("rewards", new_data, **where)
 
     def set_extra_model_outputs(
-        self,
-        *,
-        key: str,
-        new_data: Mapping[AgentID, Any],
-        at_indices: Indices = None,
-        neg_index_as_lookback: bool = False,
+        self, *, key: str, new_data: Mapping[AgentID, Any], **where: Unpack[Writing]
     ) -> None:
         """Overwrites an output, or adds a new one for all steps; see `set_observations`."""
-        where = {"at_indices": at_indices, "neg_index_as_lookback": neg_index_as_lookback}
         self._set("extra_model_outputs", new_data, key=key, **where)
 
     def _set(self, what: str, new_data: Mapping[AgentID, Any], **where: Any) -> None:
@@ -231,11 +177,12 @@ class AgentItems:
         what: str,
         indices: Indices,
         agent_ids: Any,
-        env_steps: bool,
-        neg_index_as_lookback: bool,
-        fill: Any,
-        return_list: bool,
-        more: dict[str, Any],
+        *,
+        env_steps: bool = True,
+        neg_index_as_lookback: bool = False,
+        fill: Any = None,
+        return_list: bool = False,
+        **more: Any,
     ) -> Any:
         if not env_steps:
             if return_list:
@@ -248,25 +195,32 @@ class AgentItems:
             }
         last = self.env_t if what in ("observations", "infos") else self.env_t - 1
         times = self._times(indices, last, neg_index_as_lookback)
-        if return_list:
-            return [
-                self._at(what, t, agent_ids, fill, last, more)
-                for t in ([times] if isinstance(times, int) else times)
-            ]
+        more = {**more, "neg_index_as_lookback": True, "fill": fill}
+
+        def place(agent_id: AgentID, episode: SingleAgentEpisode, env_t: int) -> int | None:
+            """The agent's own time step of an item, or of none for one that is filled."""
+            index = self._own_index(agent_id, episode, what, env_t)
+            if index is None and fill is not None and not self._first_time() <= env_t <= last:
+                return len(episode) + 1
+            return index
+
+        def at(env_t: int) -> dict[AgentID, Any]:
+            places = {a: (e, place(a, e, env_t)) for a, e in self._selected(agent_ids)}
+            return {
+                a: getattr(e, f"get_{what}")(indices=index, **more)
+                for a, (e, index) in places.items()
+                if index is not None
+            }
+
         if isinstance(times, int):
-            return self._at(what, times, agent_ids, fill, last, more)
+            return [at(times)] if return_list else at(times)
+        if return_list:
+            return [at(t) for t in times]
         result = {}
         for agent_id, episode in self._selected(agent_ids):
-            items = [self._own_index(agent_id, episode, what, t) for t in times]
-            outside = [not self._first_time() <= t <= last for t in times]
-            wanted = [
-                self._beyond(episode) if index is None else index
-                for index, out in zip(items, outside, strict=True)
-                if index is not None or (out and fill is not None)
-            ]
+            wanted = [index for t in times if (index := place(agent_id, episode, t)) is not None]
             if wanted:
-                get = getattr(episode, f"get_{what}")
-                result[agent_id] = get(indices=wanted, neg_index_as_lookback=True, fill=fill, **more)
+                result[agent_id] = getattr(episode, f"get_{what}")(indices=wanted, **more)
         return result
 
     def _times(self, indices: Indices, last: int, neg_index_as_lookback: bool) -> int | list[int]:
@@ -292,11 +246,6 @@ class AgentItems:
         """The first environment step of the lookback."""
         return min((steps[0] for steps in self._steps.values()), default=self.env_t_started)
 
-    @staticmethod
-    def _beyond(episode: SingleAgentEpisode) -> int:
-        """A time step of the agent that has no item."""
-        return len(episode) + 1
-
     def _own_index(self, agent_id: AgentID, episode: SingleAgentEpisode, what: str, env_t: int) -> int | None:
         """The agent's own time step, relative to its chunk, of its item at an environment step."""
         steps = self._steps[agent_id]
@@ -306,17 +255,3 @@ class AgentItems:
         if what not in ("observations", "infos") and position == len(steps) - 1:
             return None  # it has not acted, or its step is not complete
         return position - episode.observations.lookback
-
-    def _at(
-        self, what: str, env_t: int, agent_ids: Any, fill: Any, last: int, more: dict[str, Any]
-    ) -> dict[AgentID, Any]:
-        result = {}
-        outside = not self._first_time() <= env_t <= last
-        for agent_id, episode in self._selected(agent_ids):
-            index = self._own_index(agent_id, episode, what, env_t)
-            if index is None and outside and fill is not None:
-                index = self._beyond(episode)
-            if index is not None:
-                get = getattr(episode, f"get_{what}")
-                result[agent_id] = get(indices=index, neg_index_as_lookback=True, fill=fill, **more)
-        return result

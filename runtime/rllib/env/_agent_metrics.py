@@ -11,10 +11,9 @@ from typing import Any
 from .._core.agents import AgentEpisode
 from .._core.rollout import Rollout
 from .._core.types import AgentID, Config, ModuleID
+from ..core import DEFAULT_AGENT_ID as DEFAULT_AGENT_ID
 from ..utils import metrics as names
 from ..utils.metrics.metrics_logger import MetricsLogger
-
-DEFAULT_AGENT_ID = "default_agent"
 
 
 def steps_by_agent(rollouts: Mapping[ModuleID, Rollout]) -> dict[ModuleID, dict[AgentID, int]]:
@@ -55,6 +54,48 @@ class FinishedEpisode:
         )
 
 
+def smoothing_window(config: Config) -> int:
+    """How many of its last episodes a runner's means are of: all runners' together are of the number that the
+    configuration says."""
+    return max(1, math.ceil(config.metrics_num_episodes_for_smoothing / (config.num_env_runners or 1)))
+
+
+def log_steps(
+    logger: MetricsLogger,
+    env_steps: int,
+    episodes: int,
+    agent_steps: Mapping[ModuleID, Mapping[AgentID, int]],
+) -> None:
+    """Logs what a call has sampled: steps of environments, episodes that ended, steps of agents by module."""
+
+    def count(key: str, lifetime_key: str, value: int, *of: str, **more: Any) -> None:
+        logger.log_value((key, *of) if of else key, value, reduce="sum")
+        logger.log_value((lifetime_key, *of) if of else lifetime_key, value, reduce="lifetime_sum", **more)
+
+    count(names.NUM_ENV_STEPS_SAMPLED, names.NUM_ENV_STEPS_SAMPLED_LIFETIME, env_steps, with_throughput=True)
+    count(names.NUM_EPISODES, names.NUM_EPISODES_LIFETIME, episodes)
+    agents: dict[str, int] = {}
+    for module_id, steps_of in agent_steps.items():
+        total = sum(steps_of.values())
+        count(names.NUM_MODULE_STEPS_SAMPLED, names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, total, module_id)
+        for agent_id, steps in steps_of.items():
+            agents[str(agent_id)] = agents.get(str(agent_id), 0) + steps
+    for agent, steps in agents.items():
+        count(names.NUM_AGENT_STEPS_SAMPLED, names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, steps, agent)
+
+
+def log_episode(logger: MetricsLogger, window: int, total: float, length: int, duration_s: float) -> None:
+    """Logs return, steps and seconds of an episode that ended."""
+    log = logger.log_value
+    log(names.EPISODE_LEN_MEAN, length, window=window)
+    log(names.EPISODE_RETURN_MEAN, total, window=window)
+    log(names.EPISODE_DURATION_SEC_MEAN, duration_s, window=window)
+    log(names.EPISODE_LEN_MIN, length, reduce="min", window=window)
+    log(names.EPISODE_LEN_MAX, length, reduce="max", window=window)
+    log(names.EPISODE_RETURN_MIN, total, reduce="min", window=window)
+    log(names.EPISODE_RETURN_MAX, total, reduce="max", window=window)
+
+
 class AgentMetrics:
     """Logs steps and episodes of a runner under RLlib's names."""
 
@@ -65,8 +106,7 @@ class AgentMetrics:
             config: says of how many episodes of all runners together the means are.
         """
         self._logger = logger
-        runners = config.num_env_runners or 1
-        self._window = max(1, math.ceil(config.metrics_num_episodes_for_smoothing / runners))
+        self._window = smoothing_window(config)
         self._finished: deque[FinishedEpisode] = deque(maxlen=self._window)
         self._episodes = 0
 
@@ -77,40 +117,15 @@ class AgentMetrics:
 
     def sampled(self, env_steps: int, agent_steps: Mapping[ModuleID, Mapping[AgentID, int]]) -> None:
         """A call has sampled these steps: of environments, and of agents by module."""
-        log = self._logger.log_value
-        self._count(
-            names.NUM_ENV_STEPS_SAMPLED, names.NUM_ENV_STEPS_SAMPLED_LIFETIME, env_steps, throughput=True
-        )
-        self._count(names.NUM_EPISODES, names.NUM_EPISODES_LIFETIME, self._episodes)
+        log_steps(self._logger, env_steps, self._episodes, agent_steps)
         self._episodes = 0
-        agents: dict[str, int] = {}
-        for module_id, steps_of in agent_steps.items():
-            total = sum(steps_of.values())
-            log((names.NUM_MODULE_STEPS_SAMPLED, module_id), total, reduce="sum")
-            log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, module_id), total, reduce="lifetime_sum")
-            for agent_id, steps in steps_of.items():
-                agents[str(agent_id)] = agents.get(str(agent_id), 0) + steps
-        for agent, steps in agents.items():
-            log((names.NUM_AGENT_STEPS_SAMPLED, agent), steps, reduce="sum")
-            log((names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, agent), steps, reduce="lifetime_sum")
-
-    def _count(self, key: str, lifetime_key: str, value: int, throughput: bool = False) -> None:
-        self._logger.log_value(key, value, reduce="sum")
-        more: dict[str, Any] = {"with_throughput": True} if throughput else {}
-        self._logger.log_value(lifetime_key, value, reduce="lifetime_sum", **more)
 
     def flush(self) -> None:
         """Logs the episodes that ended since the last call."""
         log, window = self._logger.log_value, self._window
         for episode in self._finished:
             total = sum(episode.agent_returns.values())
-            log(names.EPISODE_LEN_MEAN, episode.length, window=window)
-            log(names.EPISODE_RETURN_MEAN, total, window=window)
-            log(names.EPISODE_DURATION_SEC_MEAN, episode.duration_s, window=window)
-            log(names.EPISODE_LEN_MIN, episode.length, reduce="min", window=window)
-            log(names.EPISODE_LEN_MAX, episode.length, reduce="max", window=window)
-            log(names.EPISODE_RETURN_MIN, total, reduce="min", window=window)
-            log(names.EPISODE_RETURN_MAX, total, reduce="max", window=window)
+            log_episode(self._logger, window, total, episode.length, episode.duration_s)
             modules: dict[ModuleID, float] = {}
             for agent_id, value in episode.agent_returns.items():
                 log((names.EPISODE_AGENT_RETURN_MEAN, str(agent_id)), value, window=window)

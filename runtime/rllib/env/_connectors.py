@@ -65,20 +65,15 @@ class ObservationPieces:
             return self._passed(VectorStep(observations, self._all, started, actions, rewards)), finals
         lanes = np.fromiter(finals, np.int64, len(finals))
         ends = trees.tree_map(np.array, observations)
-        _put(ends, lanes, trees.stack([finals[lane] for lane in lanes.tolist()]))
+        trees.put(ends, lanes, trees.stack([finals[lane] for lane in lanes.tolist()]))
         ends = self._passed(VectorStep(ends, self._all, started, actions, rewards))
         firsts = self.of_reset(trees.take(observations, lanes), lanes)
         last = {lane: trees.tree_map(np.copy, trees.take(ends, lane)) for lane in lanes.tolist()}
         following = trees.tree_map(np.array, ends)
-        _put(following, lanes, firsts)
+        trees.put(following, lanes, firsts)
         return following, last
 
     def _passed(self, step: VectorStep) -> Tree:
         for piece in self._pieces:
             step = dataclasses.replace(step, observations=piece.on_vector_step(step))
         return step.observations
-
-
-def _put(tree: Tree, rows: np.ndarray, values: Tree) -> None:
-    for leaf, new in zip(trees.leaves(tree), trees.leaves(values), strict=True):
-        leaf[rows] = new

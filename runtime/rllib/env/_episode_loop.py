@@ -153,9 +153,10 @@ class EpisodeLoop:
         over = np.asarray(terminated) | np.asarray(truncated)
         by_lane = info_list(infos, count)
         next_step = runner.autoreset == "NEXT_STEP"
-        last, observations, reset_infos = observations, observations, by_lane
+        last, first_infos = observations, by_lane
         if over.any() and not next_step:
-            observations, final = runner.finals(over, observations, infos)
+            observations, final, reset_infos = runner.finals(over, observations, infos)
+            first_infos = info_list(reset_infos, count)
             last, by_lane = _replaced(last, final, by_lane)
         resetting, self._resetting = self._resetting, over if over.any() and next_step else None
         steps = 0
@@ -206,7 +207,7 @@ class EpisodeLoop:
             now_s = time.perf_counter()
             for lane in ended:
                 self._started_s[lane] = now_s
-            self._add_resets(ended, observations, reset_infos)
+            self._add_resets(ended, observations, first_infos)
             self._to_module(self._episodes, explore, columns)
             for lane in ended:
                 self._call("on_episode_start", lane)
@@ -233,7 +234,8 @@ class EpisodeLoop:
             following = episode.cut(len_lookback_buffer=lookback)
             self._batch_episodes = [following if each is episode else each for each in self._batch_episodes]
             self._episodes[lane] = following
-            self._chunks[lane].append(episode)
+            if self._runner.callbacks.uses("on_episode_end"):  # they may be many
+                self._chunks[lane].append(episode)
             self._returns[lane] += episode.get_return()
             chunks.append(episode)
         return chunks
@@ -249,7 +251,11 @@ class EpisodeLoop:
     def _add_resets(self, lanes: Any, observations: Any, infos: list[dict[str, Any]]) -> None:
         for lane in lanes:
             first = trees.tree_map(np.copy, trees.take(observations, lane))
-            self._episodes[lane].add_env_reset(first, infos[lane])
+            # Of environments that reset themselves, the infos have those of the episode before, too.
+            info = {
+                key: value for key, value in infos[lane].items() if key not in ("final_info", "final_obs")
+            }
+            self._episodes[lane].add_env_reset(first, info)
 
     def _to_module(self, episodes: list[SingleAgentEpisode], explore: bool, columns: dict[str, Any]) -> None:
         """Has observations pass the pipeline; what comes out is for the next step."""
@@ -300,7 +306,6 @@ def _replaced(
     observations = trees.tree_map(np.copy, observations)
     infos = [*infos]
     for lane, last in final.items():
-        for leaf, value in zip(trees.leaves(observations), trees.leaves(last), strict=True):
-            leaf[lane] = value
+        trees.put(observations, lane, last)
         infos[lane] = infos[lane].get("final_info", infos[lane])
     return observations, infos

@@ -130,7 +130,8 @@ class EnvRunnerGroup(RunnerCalls):
                     self._cannot_fail = self._config.observation_space is None
                     return self._spaces
                 number = self._actors.wait_for_one(self._config.env_runner_restore_timeout_s)
-                self._spaces = ray.get(self._actors.handle(number).get_spaces.remote())
+                asked = self._actors.handle(number).get_spaces.remote()
+                self._spaces = ray.get(asked, timeout=self._config.env_runner_restore_timeout_s)
             else:
                 raise ValueError(
                     "There is no environment to ask for its spaces: give them in the configuration"
@@ -300,7 +301,7 @@ class EnvRunnerGroup(RunnerCalls):
         """What runners have sampled since: pairs of a runner's number and its `Collected`, or the reference to it.
 
         Args:
-            timeout_s: how long to wait for the first one; None: as long as it takes.
+            timeout_s: how long to wait for the first one; None: as long as it takes, if any samples.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -313,7 +314,7 @@ class EnvRunnerGroup(RunnerCalls):
                 else:
                     self._actors.runners.worked(ended.call.number)
                     results.append((ended.call.number, ended.ref if return_obj_refs else ended.value))
-            if results or left == 0:
+            if results or left == 0 or (left is None and not self._actors.in_flight(COLLECT)):
                 return results
             self._actors.pump(left)
 
@@ -394,7 +395,7 @@ class EnvRunnerGroup(RunnerCalls):
     def _connector_states(self, states: Sequence[Mapping[str, Any]] | None, source: Any) -> dict[str, Any]:
         """The connectors' states by component; empty if there are only default ones."""
         config = self._config
-        if config.is_multi_agent or not has_own_pipelines(config):
+        if not has_own_pipelines(config):
             return {}
         if source is not None and source is not self._local:
             found: dict[str, Any] = source.get_state(components=CONNECTORS)

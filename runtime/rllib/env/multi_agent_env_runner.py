@@ -8,31 +8,22 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from .._core import trees
 from .._core.agents import AgentEpisode, Lane, RowTable, batch_of
 from .._core.rollout import Rollout
 from .._core.types import AgentID, Config, ModuleID
-from ..callbacks.utils import CallbackCaller
-from ..core import (
-    COMPONENT_ENV_TO_MODULE_CONNECTOR,
-    COMPONENT_MODULE_TO_ENV_CONNECTOR,
-    COMPONENT_RL_MODULE,
-)
 from ..core.columns import Columns
 from ..utils import metrics as names
+from ..utils.spaces.space_utils import unbatch
 from . import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
-from ._agent_acting import Actors, rows_of
+from ._agent_acting import Actors
 from ._agent_episodes import EVENTS, AgentEpisodeLoop, agent_steps
 from ._agent_metrics import AgentMetrics, FinishedEpisode, steps_by_agent
 from ._connectors import has_own_pipelines
+from ._sampling import SamplingRunner
 from ._vector import env_creator
-from .env_context import EnvContext
-from .env_errors import StepFailedRecreateEnvError
-from .env_runner import Collected, EnvRunner
+from .env_runner import Collected
 from .multi_agent_episode import MultiAgentEpisode, completed
-from .single_agent_env_runner import MOST_FAILURES_IN_A_ROW
 from .single_agent_episode import SingleAgentEpisode, to_rollout
 from .vector.sync_vector_multi_agent_env import SyncVectorMultiAgentEnv
 
@@ -47,7 +38,7 @@ class _Running:
     began_s: float
 
 
-class MultiAgentEnvRunner(EnvRunner):
+class MultiAgentEnvRunner(SamplingRunner):
     """Steps through N environments: one inference per module and step for all its agents in all environments.
 
     Rows go into a table per module (`_core.agents`), and from there into its rollout. `sample`, and every call if a
@@ -70,15 +61,6 @@ class MultiAgentEnvRunner(EnvRunner):
                 "MultiAgentEnvRunner needs a configuration with several agents: call "
                 "config.multi_agent(policies=..., policy_mapping_fn=...)"
             )
-        self.num_envs = 0
-        self._creator = kwargs.get("env_creator")
-        self._seed: int | None = None
-        if self.config.seed is not None:
-            self._seed = int(self.config.seed) + 10_000 * self.worker_index
-        self._rng = np.random.default_rng(self._seed)
-        self._weights_seq = 0
-        self.num_env_steps_sampled_lifetime = 0
-        self.callbacks = CallbackCaller(self.config)
         self.counted = AgentMetrics(self.metrics, self.config)
         self._tables: dict[ModuleID, RowTable] = {}
         self._running: list[_Running] = []  # per environment; empty before the first reset
@@ -88,33 +70,15 @@ class MultiAgentEnvRunner(EnvRunner):
             or self.config.learner_connector is not None
             or any(map(self.callbacks.uses, (*EVENTS, "on_sample_end")))
         )
-        self.env_to_module: Any = None
-        self.module_to_env: Any = None
-        self._needs_seed = True
-        self._failures = 0  # in a row
-        self._time_after_sampling: float | None = None
-        has_env = kwargs.get("worker_index") != 0 or self.config.num_env_runners == 0
-        try:
-            if has_env or self.config.create_env_on_local_worker:
-                self.make_env()
-            self._make_pipelines()
-            self.make_module()
-        except BaseException:
-            self.stop()
-            raise
+        self._unseeded: set[int] = set()  # environments that get a seed with their next reset, their first
+        self._make()
 
     # ------------------------------------------------------------ making
 
     def make_env(self) -> None:
         """Makes the environments; closes those before. `config.env_config` may have changed."""
-        if self.env is not None:
-            self.stop()
-        context = EnvContext(
-            self.config.env_config,
-            worker_index=self.worker_index,
-            num_workers=self.num_workers,
-            recreated_worker=self.recreated_worker,
-        )
+        self._close_env()
+        context = self._new_context()
         creator = self._creator or env_creator(self.config)
 
         def make(index: int) -> Any:
@@ -133,7 +97,7 @@ class MultiAgentEnvRunner(EnvRunner):
             {agent_id: self.env.get_action_space(agent_id) for agent_id in agents},
         )
         self.forget_episodes()
-        self._needs_seed = True
+        self._unseeded = set(range(self.num_envs))
         self.callbacks.call(
             "on_environment_created",
             env_runner=self,
@@ -153,10 +117,7 @@ class MultiAgentEnvRunner(EnvRunner):
 
     def make_module(self) -> None:
         """Makes the multi-module; None if the configuration has none, for random actions."""
-        if self._seed is not None:
-            import torch
-
-            torch.manual_seed(self._seed)
+        self._seed_torch()
         try:
             spec = self.config.get_multi_rl_module_spec(
                 env=self.env, spaces=self.get_spaces(), inference_only=True
@@ -265,35 +226,11 @@ class MultiAgentEnvRunner(EnvRunner):
         acting = self.actors.of(module_id, parts[0].agent_id)
         return to_rollout(parts, None if acting is None else acting.initial_state)
 
-    def _begin(self) -> float:
-        if self.env is None:
-            raise ValueError(
-                f"Environment runner {self.worker_index} has no environment to sample from: remote runners sample"
-            )
-        began = time.perf_counter()
-        if self._time_after_sampling is not None:
-            self.metrics.log_value(names.TIME_BETWEEN_SAMPLING, began - self._time_after_sampling)
-        return began
-
-    def _end(self, began: float) -> None:
-        self._time_after_sampling = time.perf_counter()
-        self.metrics.log_value(names.SAMPLE_TIMER, self._time_after_sampling - began)
-
-    def _wanted(self, steps: int | None, episodes: int | None) -> tuple[int | None, int | None]:
-        if steps is not None and episodes is not None:
-            raise ValueError("Give a number of steps or of episodes to sample, not both")
-        if steps is not None or episodes is not None:
-            return steps, episodes
-        if self.config.batch_mode == "truncate_episodes":
-            return self.config.get_rollout_fragment_length(self.worker_index) * self.num_envs, None
-        return None, self.num_envs
-
     def _reset_all(self) -> None:
         """Resets all environments; steps of their episodes are lost."""
         self.forget_episodes()
         for slot in range(self.num_envs):
             self._running.append(self._started(slot))
-        self._needs_seed = False
 
     def _started(self, slot: int) -> _Running:
         observations, _ = self.reset_env(slot)
@@ -309,7 +246,7 @@ class MultiAgentEnvRunner(EnvRunner):
     def reset_env(self, slot: int) -> tuple[Mapping[AgentID, Any], Mapping[AgentID, Any]]:
         """Resets an environment, with a seed for the first time; gives observations and infos."""
         while True:
-            seed = self._seed + slot if self._needs_seed and self._seed is not None else None
+            seed = self._seed + slot if slot in self._unseeded and self._seed is not None else None
             try:
                 observations, infos = self.env.envs[slot].reset(seed=seed)
             except Exception as error:
@@ -320,6 +257,7 @@ class MultiAgentEnvRunner(EnvRunner):
                     f"{self.env.envs[slot]!r}.reset() must return two dicts by agent, not observations of "
                     f"type {type(observations).__name__}"
                 )
+            self._unseeded.discard(slot)
             return observations, infos or {}
 
     def remake_env(self, slot: int, error: Exception) -> None:
@@ -328,17 +266,7 @@ class MultiAgentEnvRunner(EnvRunner):
         Raises:
             Exception: the error, if failed environments are not to be made anew, or too many failed in a row.
         """
-        expected = isinstance(error, StepFailedRecreateEnvError)
-        self._failures += 1
-        if (
-            not (expected or self.config.restart_failed_sub_environments)
-            or self._failures > MOST_FAILURES_IN_A_ROW
-        ):
-            raise error
-        if not expected:
-            logger.warning(
-                "Environment %d of runner %d failed and is made anew", slot, self.worker_index, exc_info=error
-            )
+        self._count_failure(error, f"Environment {slot}")
         self.env.remake(slot)
 
     def stepped(self) -> None:
@@ -416,7 +344,7 @@ class MultiAgentEnvRunner(EnvRunner):
         states = columns.get(Columns.STATE_OUT)
         columns[Columns.OBS] = observations
         row = table.append(columns, len(lanes))
-        for lane, action in zip(lanes, rows_of(for_env, len(lanes)), strict=True):
+        for lane, action in zip(lanes, unbatch(for_env), strict=True):
             lane.act(row, None if states is None else trees.take(states, row - len(table) + len(lanes)))
             row += 1
             actions[lane.slot][lane.agent_id] = action
@@ -474,7 +402,6 @@ class MultiAgentEnvRunner(EnvRunner):
         deadline = None if deadline_s is None else began + deadline_s
         explore = self.config.explore if explore is None else explore
         result, env_steps = self._episode_loop.run(steps, episodes, explore, random_actions, deadline)
-        self._needs_seed = False
         self.callbacks.call("on_sample_end", env_runner=self, metrics_logger=self.metrics, samples=result)
         self._count(env_steps, agent_steps(result))
         self._end(began)
@@ -485,72 +412,10 @@ class MultiAgentEnvRunner(EnvRunner):
         self._running, self._tables = [], {}
         self._episode_loop.forget()
 
-    # ------------------------------------------------------------ metrics and state
+    # ------------------------------------------------------------ metrics
 
     def get_metrics(self) -> dict[str, Any]:
         """The metrics since the last call, for `MetricsLogger.aggregate`."""
         self.metrics.log_value(names.WEIGHTS_SEQ_NO, self._weights_seq, window=1)
         self.counted.flush()
         return self.metrics.reduce()
-
-    def get_state(
-        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
-    ) -> dict[str, Any]:
-        """By component: "rl_module" (by module), the connectors if there are own ones,
-        "num_env_steps_sampled_lifetime" and "weights_seq_no".
-
-        Args:
-            components: names, or one, such as "rl_module" or "rl_module/p0"; None: all.
-            not_components: names, or one, to leave out.
-            kwargs: for `MultiRLModule.get_state`.
-        """
-        state: dict[str, Any] = {names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime}
-        name = COMPONENT_RL_MODULE
-        if self.module is not None and self._check_component(name, components, not_components):
-            state[name] = self.module.get_state(
-                components=self._get_subcomponents(name, components),
-                not_components=self._get_subcomponents(name, not_components),
-                **kwargs,
-            )
-            state[names.WEIGHTS_SEQ_NO] = self._weights_seq
-        for name, pipeline in self.pipelines().items():
-            if self._check_component(name, components, not_components):
-                state[name] = pipeline.get_state()
-        return state
-
-    def pipelines(self) -> dict[str, Any]:
-        if self.env_to_module is None:
-            return {}
-        return {
-            COMPONENT_ENV_TO_MODULE_CONNECTOR: self.env_to_module,
-            COMPONENT_MODULE_TO_ENV_CONNECTOR: self.module_to_env,
-        }
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes what `get_state` gives.
-
-        Weights whose "weights_seq_no" is not 0 and not newer than the runner's are left aside.
-        """
-        weights = state.get(COMPONENT_RL_MODULE)
-        if weights is not None:
-            number = state.get(names.WEIGHTS_SEQ_NO, 0)
-            if number == 0 or number > self._weights_seq:
-                self.module.set_state(weights)
-            self._weights_seq = number or self._weights_seq
-        for name, pipeline in self.pipelines().items():
-            if name in state:
-                pipeline.set_state(state[name])
-        if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
-            self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
-
-    def stop(self) -> None:
-        """Closes the environments; errors of theirs are logged."""
-        if self.env is None:
-            return
-        env, self.env = self.env, None
-        try:
-            env.close()
-        except Exception:
-            logger.warning(
-                "An environment of runner %d could not be closed", self.worker_index, exc_info=True
-            )

@@ -218,7 +218,8 @@ class MultiAgentEpisode(AgentItems):
         """Adds the agents' actions and what `env.step(actions)` gave.
 
         An agent's own flags go before "__all__". An agent that ends without an observation gets its last one again.
-        Rewards of an agent that has not acted yet are kept apart: no action led to them.
+        Rewards of an agent that has not acted yet are kept apart: no action led to them. Those of an agent that has
+        ended belong to its last step.
 
         Args:
             extra_model_outputs: agent id -> the other outputs that its module gave with the action.
@@ -244,6 +245,10 @@ class MultiAgentEpisode(AgentItems):
             if agent_id in self._hanging:
                 action, before, output = self._hanging[agent_id]
                 self._hanging[agent_id] = (action, before + float(reward), output)
+                continue
+            episode = self.agent_episodes.get(agent_id)
+            if episode is not None and episode.is_done and len(episode):
+                episode.rewards.set(episode.rewards.get(-1) + float(reward), at_indices=-1)
             else:
                 self._early_rewards[agent_id] = self._early_rewards.get(agent_id, 0.0) + float(reward)
         everyone_ends, everyone_cut = bool(ends.get(ALL)), bool(cuts.get(ALL))
@@ -514,12 +519,13 @@ class MultiAgentEpisode(AgentItems):
                 bisect_left(steps, first),
                 bisect_left(steps, last + 1) - 1,
             )  # observations begin ... end
-            if end < begin and not (end >= 0 and steps[end] < first and not episode.is_done):
+            had_ended = episode.is_done and end == len(steps) - 1
+            if end < begin and (end < 0 or had_ended):
                 continue  # it came later, or had ended
             begin = min(begin, end)
             back = begin - bisect_left(steps, first - wanted, 0, begin + 1)
             lookback = episode.observations.lookback
-            part = self._agent_part(episode, begin - lookback, end - lookback, back)
+            part = episode.part(begin - lookback, end - lookback, back)
             if steps[end] < last and end < len(steps) - 1:
                 part.is_terminated = part.is_truncated = False
                 result._hanging[agent_id] = (
@@ -535,38 +541,15 @@ class MultiAgentEpisode(AgentItems):
             result.is_terminated, result.is_truncated = self.is_terminated, self.is_truncated
         return result
 
-    def _agent_part(self, episode: SingleAgentEpisode, begin: int, end: int, back: int) -> SingleAgentEpisode:
-        """The agent's steps `begin` to `end`, relative to its chunk, with a lookback of `back` steps."""
-
-        def items(get: Callable[..., Any], stop: int, *key: str) -> Any:
-            return get(*key, slice(begin - back, stop), neg_index_as_lookback=True)
-
-        at_end = end == len(episode)
-        return SingleAgentEpisode(
-            episode.id_,
-            observations=items(episode.get_observations, end + 1),
-            observation_space=episode.observation_space,
-            infos=items(episode.get_infos, end + 1),
-            actions=items(episode.get_actions, end),
-            action_space=episode.action_space,
-            rewards=items(episode.get_rewards, end),
-            extra_model_outputs={
-                key: items(episode.get_extra_model_outputs, end, key) for key in episode.extra_model_outputs
-            },
-            terminated=at_end and episode.is_terminated,
-            truncated=at_end and episode.is_truncated,
-            t_started=episode.t_started + begin,
-            len_lookback_buffer=back,
-            agent_id=episode.agent_id,
-            module_id=episode.module_id,
-            multi_agent_episode_id=self.id_,
-        )
-
     # ------------------------------------------------------------ state
 
     def get_state(self) -> dict[str, Any]:
         """What `from_state` makes an equal episode of; it can be pickled if the mapping function can."""
-        state = {name: getattr(self, name) for name in self.__slots__ if name != "agent_episodes"}
+        state = {}
+        for name in self.__slots__:
+            value = getattr(self, name)
+            state[name] = copy.copy(value) if isinstance(value, dict | set) else value
+        state["_steps"] = {agent_id: [*steps] for agent_id, steps in self._steps.items()}
         state["agent_episodes"] = [(agent_id, e.get_state()) for agent_id, e in self.agent_episodes.items()]
         return state
 

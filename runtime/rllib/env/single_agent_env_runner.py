@@ -15,46 +15,31 @@ from runtime.rllib._core import trees
 from runtime.rllib._core.lanes import Finished, Lanes
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.types import DEFAULT_MODULE_ID, Config
-from runtime.rllib.callbacks.utils import CallbackCaller
-from runtime.rllib.core import (
-    COMPONENT_ENV_TO_MODULE_CONNECTOR,
-    COMPONENT_MODULE_TO_ENV_CONNECTOR,
-    COMPONENT_RL_MODULE,
-)
 from runtime.rllib.core.columns import Columns
 from runtime.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from runtime.rllib.env._acting import Acting, action_converter, module_actions, start_adder
+from runtime.rllib.env._agent_metrics import DEFAULT_AGENT_ID, log_episode, log_steps, smoothing_window
 from runtime.rllib.env._connectors import ObservationPieces, has_own_pipelines
 from runtime.rllib.env._episode_loop import EpisodeLoop
+from runtime.rllib.env._sampling import SamplingRunner
 from runtime.rllib.env._vector import env_creator, info_list, make_vector_env
-from runtime.rllib.env.env_context import EnvContext
-from runtime.rllib.env.env_errors import StepFailedRecreateEnvError
-from runtime.rllib.env.env_runner import Collected, EnvRunner
+from runtime.rllib.env.env_runner import Collected
 from runtime.rllib.env.single_agent_episode import SingleAgentEpisode, to_rollout
 from runtime.rllib.utils import metrics as names
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_AGENT_ID = "default_agent"
 
-# So many failures of environments in a row, without a step between them, and the runner gives up.
-MOST_FAILURES_IN_A_ROW = 10
-
-
-class SingleAgentEnvRunner(EnvRunner):
+class SingleAgentEnvRunner(SamplingRunner):
     """Steps through N environments at once: one inference per step, arrays instead of episodes.
 
     Rows go from time-major arrays straight into a rollout (`_core.lanes`); episodes are views of it. Only if a
     connector or a callback needs episode objects while they grow, they are kept (`_episode_loop`), and the rollout is
     made of them.
 
-    Attributes:
-        num_envs: N.
+    Attributes, besides those of `SamplingRunner`:
         autoreset: when environments reset themselves: "NEXT_STEP", "SAME_STEP", or "DISABLED".
-        env_to_module, module_to_env: the connector pipelines, or None if the configuration has only default ones.
-        callbacks: a `CallbackCaller`.
         acting: the module as it acts with default connectors; None without a module or an environment.
-        num_env_steps_sampled_lifetime: of all runners together, about.
     """
 
     def __init__(self, *, config: Config, **kwargs: Any) -> None:
@@ -65,51 +50,25 @@ class SingleAgentEnvRunner(EnvRunner):
                 are not registered in this process.
         """
         super().__init__(config=config, **kwargs)
-        self.num_envs = 0
         self.autoreset = "NEXT_STEP"
-        self.callbacks = CallbackCaller(self.config)
-        self.num_env_steps_sampled_lifetime = 0
-        self.env_to_module: Any = None
-        self.module_to_env: Any = None
-        self._creator = kwargs.get("env_creator")
-        self._seed: int | None = None
-        if self.config.seed is not None:
-            self._seed = int(self.config.seed) + 10_000 * self.worker_index
         self._is_seeded = False  # environments get the seed with their first reset only
-        self._rng = np.random.default_rng(self._seed)
-        self._weights_seq = 0
         self._needs_reset = True
         self._resetting: np.ndarray | None = None  # lanes whose next step is their environment's reset
-        self._failures = 0  # in a row
-        self._finished: deque[tuple[float, int, float]] = deque()  # return, length, seconds; not logged yet
-        self._time_after_sampling: float | None = None
+        # Return, length and seconds of the episodes that are not logged yet.
+        self._finished: deque[tuple[float, int, float]] = deque(maxlen=smoothing_window(self.config))
         self.acting: Acting | None = None
         self._lanes: Lanes | None = None
         self._episode_loop: EpisodeLoop | None = None
         self._pieces: ObservationPieces | None = None
         self._for_env: Callable[[Any], Any] | None = None
-        is_local = kwargs.get("worker_index") == 0 and self.config.num_env_runners > 0
-        try:
-            if not is_local or self.config.create_env_on_local_worker:
-                self.make_env()
-            self._make_pipelines()
-            self.make_module()
-        except BaseException:
-            self.stop()  # environments may have processes
-            raise
+        self._make()
 
     # ------------------------------------------------------------ making
 
     def make_env(self) -> None:
         """Makes the vector environment; closes the one before. `config.env_config` may have changed."""
-        if self.env is not None:
-            self._close_env()
-        context = EnvContext(
-            self.config.env_config,
-            worker_index=self.worker_index,
-            num_workers=self.num_workers,
-            recreated_worker=self.recreated_worker,
-        )
+        self._close_env()
+        context = self._new_context()
         creator = self._creator or env_creator(self.config)
         self.env = make_vector_env(self.config, context, creator)
         if self.num_envs != self.env.num_envs:
@@ -153,10 +112,7 @@ class SingleAgentEnvRunner(EnvRunner):
     def make_module(self) -> None:
         """Makes the module; None if the configuration has none, for random actions."""
         env = None if self.env is None else self.env.unwrapped
-        if self._seed is not None:
-            import torch
-
-            torch.manual_seed(self._seed)
+        self._seed_torch()
         try:
             spec = self.config.get_rl_module_spec(env=env, spaces=self.get_spaces(), inference_only=True)
             self.module = spec.build()
@@ -271,26 +227,14 @@ class SingleAgentEnvRunner(EnvRunner):
         keep_infos: bool = False,
     ) -> tuple[Rollout | None, list[SingleAgentEpisode] | None]:
         """Samples: gives a rollout, or episodes if they are kept while they grow."""
-        if self.env is None:
-            raise ValueError(
-                f"Environment runner {self.worker_index} has no environment to sample from: remote runners sample"
-            )
-        if env_steps is not None and episodes is not None:
-            raise ValueError("Give a number of steps or of episodes to sample, not both")
+        began = self._begin()
+        env_steps, episodes = self._wanted(env_steps, episodes)
         if self.module is None and not random_actions:
             raise ValueError(
                 f"Environment runner {self.worker_index} has no module: it can only act randomly"
             )
-        began = time.perf_counter()
-        if self._time_after_sampling is not None:
-            self.metrics.log_value(names.TIME_BETWEEN_SAMPLING, began - self._time_after_sampling)
         if explore is None:
             explore = self.config.explore
-        if env_steps is None and episodes is None:
-            if self.config.batch_mode == "truncate_episodes":
-                env_steps = self.config.get_rollout_fragment_length(self.worker_index) * self.num_envs
-            else:
-                episodes = self.num_envs
         if force_reset or self._needs_reset or episodes is not None:
             self._reset(explore)
         deadline = None if deadline_s is None else began + deadline_s
@@ -305,8 +249,7 @@ class SingleAgentEnvRunner(EnvRunner):
             rows = 0 if rollout is None else rollout.rows
         self._needs_reset = episodes is not None
         self._log(rows, finished)
-        self._time_after_sampling = time.perf_counter()
-        self.metrics.log_value(names.SAMPLE_TIMER, self._time_after_sampling - began)
+        self._end(began)
         return rollout, kept
 
     def _loop(
@@ -347,7 +290,7 @@ class SingleAgentEnvRunner(EnvRunner):
             is_over = bool(over.any())
             final_obs = None
             if is_over and not next_step:
-                observations, final_obs = self.finals(over, observations, infos)
+                observations, final_obs, _ = self.finals(over, observations, infos)
             columns[Columns.REWARDS] = rewards = np.asarray(rewards, np.float32)
             if pieces is not None:
                 observations, final_obs = pieces.of_step(
@@ -377,14 +320,15 @@ class SingleAgentEnvRunner(EnvRunner):
 
     def finals(
         self, over: np.ndarray, observations: Any, infos: Mapping[str, Any]
-    ) -> tuple[Any, dict[int, Any]]:
-        """The observations to go on with, and the last ones of the episodes that ended, by lane."""
+    ) -> tuple[Any, dict[int, Any], Mapping[str, Any]]:
+        """The observations to go on with, the last ones of the episodes that ended, by lane, and the infos of the
+        resets."""
         lanes = np.flatnonzero(over).tolist()
         if self.autoreset == "SAME_STEP":
-            return observations, {lane: infos["final_obs"][lane] for lane in lanes}
+            return observations, {lane: infos["final_obs"][lane] for lane in lanes}, infos
         last = {lane: trees.tree_map(np.copy, trees.take(observations, lane)) for lane in lanes}
-        observations, _ = self.env.reset(options={"reset_mask": over})
-        return observations, last
+        observations, infos = self.env.reset(options={"reset_mask": over})
+        return observations, last, infos
 
     def _infos_of_step(self, infos: Mapping[str, Any]) -> list[dict[str, Any]]:
         """By lane; of the ends of episodes, not of the resets that followed in the same step."""
@@ -408,14 +352,15 @@ class SingleAgentEnvRunner(EnvRunner):
             self._episode_loop.reset(self._reset_env, explore)
             return
         assert self._lanes is not None
+        initial = None if self.acting is None else self.acting.initial_state
+        self._lanes.start(self._first_observations(), time.perf_counter(), initial)
+
+    def _first_observations(self) -> Any:
+        """Resets environments and module; gives what the module sees first."""
         observations, _ = self._reset_env()
-        if self._pieces is not None:
-            observations = self._pieces.of_reset(observations)
-        initial = None
         if self.acting is not None:
             self.acting.reset()
-            initial = self.acting.initial_state
-        self._lanes.start(observations, time.perf_counter(), initial)
+        return observations if self._pieces is None else self._pieces.of_reset(observations)
 
     def _reset_env(self) -> tuple[Any, Any]:
         while True:
@@ -443,137 +388,34 @@ class SingleAgentEnvRunner(EnvRunner):
             return result
         if self._episode_loop is not None:
             self._episode_loop.reset(self._reset_env, explore)
-            return None
-        assert self._lanes is not None
-        observations, _ = self._reset_env()
-        if self._pieces is not None:
-            observations = self._pieces.of_reset(observations)
-        if self.acting is not None:
-            self.acting.reset()
-        self._lanes.drop_open(observations, time.perf_counter())
+        elif self._lanes is not None:
+            self._lanes.drop_open(self._first_observations(), time.perf_counter())
         return None
 
     def _remake(self, error: Exception) -> None:
-        expected = isinstance(error, StepFailedRecreateEnvError)
-        self._failures += 1
-        if (
-            not (expected or self.config.restart_failed_sub_environments)
-            or self._failures > MOST_FAILURES_IN_A_ROW
-        ):
-            raise error
-        if not expected:
-            logger.warning(
-                "An environment of runner %d failed and is made anew", self.worker_index, exc_info=error
-            )
+        self._count_failure(error, "An environment")
         self.make_env()
 
     # ------------------------------------------------------------ metrics
 
     def _log(self, steps: int, finished: Finished) -> None:
-        log = self.metrics.log_value
-        episodes = len(finished.lengths)
         self.num_env_steps_sampled_lifetime += steps * (self.config.num_env_runners or 1)
-        log(names.NUM_ENV_STEPS_SAMPLED, steps, reduce="sum")
-        log((names.NUM_AGENT_STEPS_SAMPLED, DEFAULT_AGENT_ID), steps, reduce="sum")
-        log((names.NUM_MODULE_STEPS_SAMPLED, DEFAULT_MODULE_ID), steps, reduce="sum")
-        log(names.NUM_EPISODES, episodes, reduce="sum")
-        log(names.NUM_ENV_STEPS_SAMPLED_LIFETIME, steps, reduce="lifetime_sum", with_throughput=True)
-        log((names.NUM_AGENT_STEPS_SAMPLED_LIFETIME, DEFAULT_AGENT_ID), steps, reduce="lifetime_sum")
-        log((names.NUM_MODULE_STEPS_SAMPLED_LIFETIME, DEFAULT_MODULE_ID), steps, reduce="lifetime_sum")
-        log(names.NUM_EPISODES_LIFETIME, episodes, reduce="lifetime_sum")
+        log_steps(self.metrics, steps, len(finished.lengths), {DEFAULT_MODULE_ID: {DEFAULT_AGENT_ID: steps}})
         self._finished.extend(zip(finished.returns, finished.lengths, finished.durations_s, strict=True))
-        while len(self._finished) > self._window:  # only so many count
-            self._finished.popleft()
-
-    @property
-    def _window(self) -> int:
-        """How many of the last episodes this runner's means are of: all runners' together are of the number that the
-        configuration says."""
-        return max(
-            1, math.ceil(self.config.metrics_num_episodes_for_smoothing / (self.config.num_env_runners or 1))
-        )
 
     def get_metrics(self) -> dict[str, Any]:
         """The metrics since the last call, for `MetricsLogger.aggregate`."""
-        log, window = self.metrics.log_value, self._window
+        log, window = self.metrics.log_value, smoothing_window(self.config)
         log(names.WEIGHTS_SEQ_NO, self._weights_seq, reduce="mean", window=1)
         for total, length, seconds in self._finished:
-            log(names.EPISODE_LEN_MEAN, length, window=window)
-            log(names.EPISODE_RETURN_MEAN, total, window=window)
-            log(names.EPISODE_DURATION_SEC_MEAN, seconds, window=window)
+            log_episode(self.metrics, window, total, length, seconds)
             log((names.SINGLE_AGENT_RETURN_MEAN, DEFAULT_AGENT_ID), total, window=window)
             log((names.SINGLE_AGENT_MODULE_RETURN_MEAN, DEFAULT_MODULE_ID), total, window=window)
-            log(names.EPISODE_LEN_MIN, length, reduce="min", window=window)
-            log(names.EPISODE_LEN_MAX, length, reduce="max", window=window)
-            log(names.EPISODE_RETURN_MIN, total, reduce="min", window=window)
-            log(names.EPISODE_RETURN_MAX, total, reduce="max", window=window)
         self._finished.clear()
         return self.metrics.reduce()
 
-    # ------------------------------------------------------------ state
-
-    def get_state(
-        self, components: Any = None, *, not_components: Any = None, **kwargs: Any
-    ) -> dict[str, Any]:
-        """By component: "rl_module", "env_to_module_connector", "module_to_env_connector"; and
-        "num_env_steps_sampled_lifetime" and "weights_seq_no".
-
-        Args:
-            components: names, or one; None: all.
-            not_components: names, or one, to leave out.
-        """
-        state: dict[str, Any] = {names.NUM_ENV_STEPS_SAMPLED_LIFETIME: self.num_env_steps_sampled_lifetime}
-        if self.module is not None and _is_wanted(COMPONENT_RL_MODULE, components, not_components):
-            state[COMPONENT_RL_MODULE] = self.module.get_state(**kwargs)
-            state[names.WEIGHTS_SEQ_NO] = self._weights_seq
-        for name, pipeline in self.pipelines().items():
-            if _is_wanted(name, components, not_components):
-                state[name] = pipeline.get_state()
-        return state
-
-    def set_state(self, state: Mapping[str, Any]) -> None:
-        """Takes what `get_state` gives. The module's state may be that of a multi-module with a default module.
-
-        Weights whose "weights_seq_no" is not 0 and not newer than the runner's are left aside.
-        """
-        weights = state.get(COMPONENT_RL_MODULE)
-        if weights is not None:
-            number = state.get(names.WEIGHTS_SEQ_NO, 0)
-            if number == 0 or number > self._weights_seq:
-                if DEFAULT_MODULE_ID in weights:
-                    weights = weights[DEFAULT_MODULE_ID]
-                self.module.set_state(weights)
-            self._weights_seq = number or self._weights_seq
-        for name, pipeline in self.pipelines().items():
-            if name in state:
-                pipeline.set_state(state[name])
-        if names.NUM_ENV_STEPS_SAMPLED_LIFETIME in state:
-            self.num_env_steps_sampled_lifetime = state[names.NUM_ENV_STEPS_SAMPLED_LIFETIME]
-
-    def pipelines(self) -> dict[str, Any]:
-        """The connector pipelines by component; none if the configuration has only default ones."""
-        if self.env_to_module is None:
-            return {}
-        return {
-            COMPONENT_ENV_TO_MODULE_CONNECTOR: self.env_to_module,
-            COMPONENT_MODULE_TO_ENV_CONNECTOR: self.module_to_env,
-        }
-
     def forget_episodes(self) -> None:
         self._needs_reset = True
-
-    def stop(self) -> None:
-        if self.env is not None:
-            self._close_env()
-
-    def _close_env(self) -> None:
-        env, self.env = self.env, None
-        try:
-            env.close()
-        except Exception:
-            logger.warning(
-                "An environment of runner %d could not be closed", self.worker_index, exc_info=True
-            )
 
 
 def _chained(functions: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
@@ -585,12 +427,3 @@ def _chained(functions: list[Callable[[Any], Any]]) -> Callable[[Any], Any]:
         return actions
 
     return converted
-
-
-def _is_wanted(name: str, components: Any, not_components: Any) -> bool:
-    def among(given: Any) -> bool:
-        return name in ([given] if isinstance(given, str) else given)
-
-    if not_components is not None and among(not_components):
-        return False
-    return components is None or among(components)

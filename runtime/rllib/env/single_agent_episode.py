@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,10 +14,9 @@ from runtime.rllib._core import trees
 from runtime.rllib._core.rollout import Rollout
 from runtime.rllib.env._episode_rollouts import data_dict, views
 from runtime.rllib.env._episode_rollouts import to_rollout as to_rollout
+from runtime.rllib.env.utils.infinite_lookback_buffer import Indices, Reading, ReadingOfSpace, Writing
 from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer as Buffer
 from runtime.rllib.policy.sample_batch import SampleBatch
-
-Indices = int | slice | Sequence[int] | None
 
 
 class SingleAgentEpisode:
@@ -284,57 +283,24 @@ class SingleAgentEpisode:
 
     # ------------------------------------------------------------ reading and writing
 
-    def get_observations(
-        self,
-        indices: Indices = None,
-        *,
-        neg_index_as_lookback: bool = False,
-        fill: float | None = None,
-        one_hot_discrete: bool = False,
-    ) -> Any:
+    def get_observations(self, indices: Indices = None, **how: Unpack[ReadingOfSpace]) -> Any:
         """Observations; for the arguments of all getters see `InfiniteLookbackBuffer.get`."""
-        return self.observations.get(
-            indices,
-            neg_index_as_lookback=neg_index_as_lookback,
-            fill=fill,
-            one_hot_discrete=one_hot_discrete,
-        )
+        return self.observations.get(indices, **how)
 
-    def get_infos(
-        self, indices: Indices = None, *, neg_index_as_lookback: bool = False, fill: Any = None
-    ) -> Any:
+    def get_infos(self, indices: Indices = None, **how: Unpack[Reading]) -> Any:
         """Info dicts."""
-        return self.infos.get(indices, neg_index_as_lookback=neg_index_as_lookback, fill=fill)
+        return self.infos.get(indices, **how)
 
-    def get_actions(
-        self,
-        indices: Indices = None,
-        *,
-        neg_index_as_lookback: bool = False,
-        fill: float | None = None,
-        one_hot_discrete: bool = False,
-    ) -> Any:
+    def get_actions(self, indices: Indices = None, **how: Unpack[ReadingOfSpace]) -> Any:
         """Actions."""
-        return self.actions.get(
-            indices,
-            neg_index_as_lookback=neg_index_as_lookback,
-            fill=fill,
-            one_hot_discrete=one_hot_discrete,
-        )
+        return self.actions.get(indices, **how)
 
-    def get_rewards(
-        self, indices: Indices = None, *, neg_index_as_lookback: bool = False, fill: float | None = None
-    ) -> Any:
+    def get_rewards(self, indices: Indices = None, **how: Unpack[Reading]) -> Any:
         """Rewards."""
-        return self.rewards.get(indices, neg_index_as_lookback=neg_index_as_lookback, fill=fill)
+        return self.rewards.get(indices, **how)
 
     def get_extra_model_outputs(
-        self,
-        key: str | None = None,
-        indices: Indices = None,
-        *,
-        neg_index_as_lookback: bool = False,
-        fill: Any = None,
+        self, key: str | None = None, indices: Indices = None, **how: Unpack[Reading]
     ) -> Any:
         """One of the module's outputs, or a dict of all.
 
@@ -342,42 +308,29 @@ class SingleAgentEpisode:
             KeyError: there is no such output.
         """
         if key is None:
-            return {
-                name: values.get(indices, neg_index_as_lookback=neg_index_as_lookback, fill=fill)
-                for name, values in self.extra_model_outputs.items()
-            }
-        return self._output(key).get(indices, neg_index_as_lookback=neg_index_as_lookback, fill=fill)
+            return {name: values.get(indices, **how) for name, values in self.extra_model_outputs.items()}
+        return self._output(key).get(indices, **how)
 
-    def set_observations(
-        self, *, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
-    ) -> None:
+    def set_observations(self, *, new_data: Any, **where: Unpack[Writing]) -> None:
         """Overwrites observations; for the arguments of all setters see `InfiniteLookbackBuffer.set`."""
-        self.observations.set(new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+        self.observations.set(new_data, **where)
 
-    def set_actions(
-        self, *, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
-    ) -> None:
+    def set_actions(self, *, new_data: Any, **where: Unpack[Writing]) -> None:
         """Overwrites actions."""
-        self.actions.set(new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+        self.actions.set(new_data, **where)
 
-    def set_rewards(
-        self, *, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
-    ) -> None:
+    def set_rewards(self, *, new_data: Any, **where: Unpack[Writing]) -> None:
         """Overwrites rewards."""
-        self.rewards.set(new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback)
+        self.rewards.set(new_data, **where)
 
-    def set_extra_model_outputs(
-        self, *, key: str, new_data: Any, at_indices: Indices = None, neg_index_as_lookback: bool = False
-    ) -> None:
+    def set_extra_model_outputs(self, *, key: str, new_data: Any, **where: Unpack[Writing]) -> None:
         """Overwrites an output, or adds a new one for all steps.
 
         Raises:
             KeyError: the output is new and `at_indices` is given.
         """
-        if key in self.extra_model_outputs or at_indices is not None:
-            self._output(key).set(
-                new_data, at_indices=at_indices, neg_index_as_lookback=neg_index_as_lookback
-            )
+        if key in self.extra_model_outputs or where.get("at_indices") is not None:
+            self._output(key).set(new_data, **where)
             return
         given = Buffer(new_data)
         if len(given) != len(self):
@@ -420,11 +373,9 @@ class SingleAgentEpisode:
         missing = self.extra_model_outputs.keys() ^ other.extra_model_outputs.keys()
         if missing and len(self) and len(other):
             raise ValueError(f"Only one of the chunks of episode {self.id_} has {', '.join(sorted(missing))}")
-        infos = self.infos
-        self.observations.pop()
-        infos.pop()
-        self.observations.concat(other.observations)
-        infos.concat(other.infos)
+        infos, behind_mine = self.infos, slice(1, None)  # both chunks have the item where they meet
+        self.observations.extend(other.observations.get(behind_mine))
+        infos.extend(other.infos.get(behind_mine))
         self.actions.concat(other.actions)
         self.rewards.concat(other.rewards)
         for name, values in other.extra_model_outputs.items():
@@ -443,23 +394,14 @@ class SingleAgentEpisode:
         """
         if self.is_done or len_lookback_buffer < 0:
             raise ValueError(f"{self!r} cannot be cut with a lookback of {len_lookback_buffer} steps")
-        steps = min(len_lookback_buffer, self.rewards.len_incl_lookback())
-        result = SingleAgentEpisode(
-            self.id_,
-            observations=self.observations.tail(steps + 1, steps),
-            observation_space=self.observation_space,
-            infos=None if self._infos is None else self._infos.tail(steps + 1, steps),
-            actions=self.actions.tail(steps, steps),
-            action_space=self.action_space,
-            rewards=self.rewards.tail(steps, steps),
-            extra_model_outputs={
-                name: values.tail(steps, steps) for name, values in self.extra_model_outputs.items()
-            },
-            t_started=self.t,
-            agent_id=self.agent_id,
-            module_id=self.module_id,
-            multi_agent_episode_id=self.multi_agent_episode_id,
-        )
+        result = self.part(len(self), len(self), len_lookback_buffer)
+        for buffer in (
+            result.observations,
+            result.actions,
+            result.rewards,
+            *result.extra_model_outputs.values(),
+        ):
+            buffer.to_list()
         result._custom_data = copy.deepcopy(self._custom_data)
         return result
 
@@ -482,20 +424,27 @@ class SingleAgentEpisode:
         start, stop, step = slice_.indices(len(self))
         if step != 1:
             raise ValueError(f"An episode's slice cannot have the step {step}")
-        stop = max(start, stop)
-        wanted = self.rewards.lookback if len_lookback_buffer is None else len_lookback_buffer
+        lookback = self.rewards.lookback if len_lookback_buffer is None else len_lookback_buffer
+        return self.part(start, max(start, stop), lookback)
 
+    def part(self, start: int, stop: int, lookback: int) -> SingleAgentEpisode:
+        """The chunk of the steps from `start` on, before `stop`; its arrays are views of this one's.
+
+        Args:
+            start, stop: time steps of this chunk; negative ones lie in its lookback.
+            lookback: how many steps before it to take along, if there are as many.
+        """
         at_end = stop == len(self)
         return SingleAgentEpisode(
             self.id_,
-            observations=self.observations.part(start, stop + 1, wanted),
+            observations=self.observations.part(start, stop + 1, lookback),
             observation_space=self.observation_space,
-            infos=None if self._infos is None else self._infos.part(start, stop + 1, wanted),
-            actions=self.actions.part(start, stop, wanted),
+            infos=None if self._infos is None else self._infos.part(start, stop + 1, lookback),
+            actions=self.actions.part(start, stop, lookback),
             action_space=self.action_space,
-            rewards=self.rewards.part(start, stop, wanted),
+            rewards=self.rewards.part(start, stop, lookback),
             extra_model_outputs={
-                name: values.part(start, stop, wanted) for name, values in self.extra_model_outputs.items()
+                name: values.part(start, stop, lookback) for name, values in self.extra_model_outputs.items()
             },
             terminated=at_end and self.is_terminated,
             truncated=at_end and self.is_truncated,
@@ -536,7 +485,7 @@ class SingleAgentEpisode:
             "_action_space": self._action_space,
             "_start_time": self._start_time,
             "_last_step_time": self._last_step_time,
-            "custom_data": self._custom_data,
+            "custom_data": dict(self._custom_data),
         }
 
     @staticmethod

@@ -23,6 +23,9 @@ class LambdaDefaultDict(defaultdict[Any, Any]):
         super().__init__(None, *args, **kwargs)
         self._make = default_factory
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._make, dict(self))
+
     def __missing__(self, key: Any) -> Any:
         value = self[key] = self._make(key)
         return value

@@ -19,7 +19,8 @@ Tensor = Any  # torch.Tensor; torch's annotations are not followed
 
 
 def convert_to_torch_tensor(x: Any, device: Any = None, pin_memory: bool = False, **_: Any) -> Any:
-    """A tree of arrays and numbers as a tree of tensors; float64 becomes float32.
+    """A tree of arrays and numbers as a tree of tensors; float64 becomes float32, unsigned integers of more
+    than 8 bits int64.
 
     None, strings and arrays of objects or strings stay as they are. Arrays that can be written to share their memory
     with the result.
@@ -39,8 +40,11 @@ def convert_to_torch_tensor(x: Any, device: Any = None, pin_memory: bool = False
             array = np.asarray(item)
             if array.dtype == object or array.dtype.kind in "USOV":
                 return item
-            # torch warns about arrays that it could write to although NumPy may not
-            tensor = torch.from_numpy(array if array.flags.writeable else array.copy())
+            if array.dtype in (np.uint16, np.uint32, np.uint64):  # torch computes little with these
+                array = array.astype(np.int64)
+            # torch warns about arrays that NumPy may not write to, and takes none that run backwards.
+            shareable = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+            tensor = torch.from_numpy(array if shareable else array.copy())
         if tensor.dtype == torch.float64:
             tensor = tensor.float()
         if pin_memory and tensor.device.type == "cpu" and torch.cuda.is_available():

@@ -10,31 +10,19 @@ import numpy as np
 from runtime.rllib._core import trees
 from runtime.rllib._core.types import DEFAULT_MODULE_ID
 from runtime.rllib.core.columns import Columns
+from runtime.rllib.utils.numpy import convert_to_numpy
 
-from ..connector_v2 import Batch, ConnectorV2, is_multi_module
+from ..connector_v2 import Batch, is_multi_module
+from .either_pipeline import EitherPipelineConnector
 
 
-class AddStatesFromEpisodesToBatch(ConnectorV2):
+class AddStatesFromEpisodesToBatch(EitherPipelineConnector):
     """Adds "state_in" for stateful modules: the last "state_out" of each episode, or the module's initial state.
 
     For a learner there is one for each chunk of `max_seq_len` steps: the state before the chunk's first step.
-
-    Args:
-        as_learner_connector: Whether the piece is in a learner pipeline.
     """
 
     is_default_piece: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        as_learner_connector: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
-        self._as_learner_connector = as_learner_connector
 
     def __call__(
         self,
@@ -94,16 +82,13 @@ def max_seq_len_of(module: Any) -> int:
 
 
 def _initial_state(module: Any) -> Any:
-    def to_numpy(leaf: Any) -> np.ndarray:
-        return np.asarray(leaf.detach().cpu() if hasattr(leaf, "detach") else leaf)
-
-    return trees.tree_map(to_numpy, module.get_initial_state())
+    return convert_to_numpy(module.get_initial_state(), reduce_type=False)
 
 
 def _states_before_chunks(episode: Any, module: Any, max_seq_len: int) -> Any:
     """Tree of arrays [chunks, ...]."""
     outputs = episode.extra_model_outputs.get(Columns.STATE_OUT)
-    if outputs is None or (episode.t_started == 0 and not outputs.lookback):
+    if outputs is None or not outputs.lookback:
         before = _initial_state(module)
     else:
         before = episode.get_extra_model_outputs(Columns.STATE_OUT, -1, neg_index_as_lookback=True)

@@ -11,32 +11,19 @@ from runtime.rllib.core.columns import Columns
 from runtime.rllib.utils.spaces.space_utils import BatchedNdArray
 
 from ..batching import mask_and_lengths, split_and_zero_pad
-from ..connector_v2 import Batch, ConnectorV2
+from ..connector_v2 import Batch
 from .add_states_from_episodes_to_batch import max_seq_len_of, module_of
+from .either_pipeline import EitherPipelineConnector
 
 
-class AddTimeDimToBatchAndZeroPad(ConnectorV2):
+class AddTimeDimToBatchAndZeroPad(EitherPipelineConnector):
     """Gives the items of stateful modules a dimension of time: of length 1, or, for a learner, of `max_seq_len`.
 
     For a learner, each episode is cut into chunks; the last is filled up with zeros. "seq_lens" has the chunks' lengths
     and "loss_mask" tells real steps.
-
-    Args:
-        as_learner_connector: Whether the piece is in a learner pipeline.
     """
 
     is_default_piece: ClassVar[bool] = True
-
-    def __init__(
-        self,
-        input_observation_space: Any = None,
-        input_action_space: Any = None,
-        *,
-        as_learner_connector: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(input_observation_space, input_action_space, **kwargs)
-        self._as_learner_connector = as_learner_connector
 
     def __call__(
         self,

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from gymnasium import spaces
 
+from runtime.rllib.core.columns import Columns
+
 from ..connector_v2 import Batch, ConnectorV2
 
 
@@ -89,17 +91,18 @@ class AgentToModuleMapping(ConnectorV2):
         acting = None
         if not self._as_learner_connector:
             acting = {(episode.id_, agent) for episode in episodes for agent in episode.get_agents_to_act()}
-        order: dict[str, list[tuple[Any, Any]]] = {}  # for UnBatchToIndividualItems, from any one column
+        # For UnBatchToIndividualItems, from one column that has all agents.
+        order: dict[str, list[tuple[Any, Any]]] = {}
+        column_of_order = Columns.OBS if Columns.OBS in batch else next(iter(batch), None)
         by_module: dict[str, dict[str, Any]] = {}
         for column, data in batch.items():
             if rl_module is not None and column in rl_module:  # already ordered by module
                 by_module.setdefault(column, {}).update(data)
                 continue
-            first = not order
             for (episode_id, agent, module_id), items in data.items():
                 if acting is not None and (episode_id, agent) not in acting:
                     continue
-                if first:
+                if column == column_of_order:
                     order.setdefault(module_id, []).append((episode_id, agent))
                 by_module.setdefault(module_id, {}).setdefault(column, []).extend(items)
         if shared_data is not None:

@@ -13,12 +13,13 @@ from runtime.rllib._core.rollout import Rollout
 from runtime.rllib._core.trees import Tree
 from runtime.rllib.core.columns import Columns
 
-from ..connector_v2 import Batch, ConnectorV2
+from ..connector_v2 import Batch
 from ..spaces import Flattener
 from ..vector_step import VectorStep
+from .either_pipeline import EitherPipelineConnector
 
 
-class FlattenObservations(ConnectorV2):
+class FlattenObservations(EitherPipelineConnector):
     """Makes a float32 vector of each observation: all its numbers, discrete ones as one-hot vectors.
 
     Dicts are flattened in the order of their sorted keys. The vectors replace the observations in the episodes.
@@ -38,13 +39,11 @@ class FlattenObservations(ConnectorV2):
         *,
         multi_agent: bool = False,
         agent_ids: Collection[Any] | None = None,
-        as_learner_connector: bool = False,
         keys_to_remove: list[str] | None = None,
         **kwargs: Any,
     ) -> None:
         self._multi_agent = multi_agent
         self._agent_ids = agent_ids
-        self._as_learner_connector = as_learner_connector
         self._keys_to_remove = frozenset(keys_to_remove or ())
         # Of the input space without the removed keys, by agent id (None for single agents).
         self._used: dict[Any, Any] = {}
@@ -121,8 +120,7 @@ class FlattenObservations(ConnectorV2):
             return batch
         for episode in self.single_agent_episode_iterator(episodes):
             flat = self._flat(episode.get_observations(-1), episode.agent_id, batched=False)
-            episode.set_observations(at_indices=-1, new_data=flat)
-            episode.observation_space = self.observation_space
+            self.replace_last_observation(episode, flat)
         return batch
 
     def on_vector_step(self, step: VectorStep) -> Tree:

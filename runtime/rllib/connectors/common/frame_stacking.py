@@ -13,11 +13,12 @@ from runtime.rllib._core.trees import Tree
 from runtime.rllib.core.columns import Columns
 
 from .. import spaces as space_functions
-from ..connector_v2 import Batch, ConnectorV2
-from ..vector_step import VectorStep
+from ..connector_v2 import Batch
+from ..vector_step import LastValues, VectorStep
+from .either_pipeline import EitherPipelineConnector
 
 
-class FrameStacking(ConnectorV2):
+class FrameStacking(EitherPipelineConnector):
     """Stacks an observation [..., 1] and those before it to [..., num_frames], the newest last.
 
     Zeros precede an episode. Called with episodes, the stack is only in the batch, so a learner pipeline needs the
@@ -37,13 +38,11 @@ class FrameStacking(ConnectorV2):
         *,
         num_frames: int = 1,
         multi_agent: bool = False,
-        as_learner_connector: bool = False,
         **kwargs: Any,
     ) -> None:
         self.num_frames = num_frames
         self._multi_agent = multi_agent
-        self._as_learner_connector = as_learner_connector
-        self._stacks: Tree = None  # arrays [environments, ..., num_frames] of a runner
+        self._stacks: Tree = None  # a `LastValues` per leaf of observations
         super().__init__(input_observation_space, input_action_space, **kwargs)
 
     def recompute_output_observation_space(
@@ -117,29 +116,9 @@ class FrameStacking(ConnectorV2):
         return all(leaf.shape[-1] == self.num_frames for leaf in trees.leaves(observations))
 
     def on_vector_step(self, step: VectorStep) -> Tree:
-        envs = int(step.envs.max(initial=-1)) + 1
         if self._stacks is None:
-            self._stacks = trees.tree_map(
-                lambda leaf: np.zeros((envs, *leaf.shape[1:-1], self.num_frames), leaf.dtype),
-                step.observations,
-            )
-        elif len(next(trees.leaves(self._stacks))) < envs:
-            self._stacks = trees.tree_map(
-                lambda leaf: np.concatenate(
-                    [leaf, np.zeros((envs - len(leaf), *leaf.shape[1:]), leaf.dtype)]
-                ),
-                self._stacks,
-            )
-
-        def pushed(stacks: np.ndarray, new: np.ndarray) -> np.ndarray:
-            result = stacks[step.envs]
-            result[step.started] = 0
-            result[..., :-1] = result[..., 1:]
-            result[..., -1:] = new
-            stacks[step.envs] = result
-            return result
-
-        return trees.tree_map(pushed, self._stacks, step.observations)
+            self._stacks = trees.tree_map(lambda _: LastValues(self.num_frames), step.observations)
+        return trees.tree_map(lambda stacks, new: stacks.pushed(new, step), self._stacks, step.observations)
 
     def on_rollout(self, rollout: Rollout) -> Rollout:
         """The rollout as it is: its observations are stacks already.

@@ -61,21 +61,10 @@ class NumpyToTensor(ConnectorV2):
         return self._tensor(data)
 
     def _tensor(self, data: Any) -> Any:
-        import torch
+        import torch  # here, so that pipelines can be made without it
 
-        if isinstance(data, np.ndarray | np.generic):
-            array = np.asarray(data)
-            if array.dtype.kind not in "biuf":  # objects and strings
-                return data
-            if array.dtype == np.float64:
-                array = array.astype(np.float32)
-            elif array.dtype in (np.uint16, np.uint32, np.uint64):  # torch computes little with these
-                array = array.astype(np.int64)
-            if not array.flags.writeable or any(stride < 0 for stride in array.strides):
-                array = array.copy()
-            data = torch.from_numpy(array)
-            if self._pin_memory and torch.cuda.is_available():
-                data = data.pin_memory()
-        if isinstance(data, torch.Tensor) and self._device is not None:
-            data = data.to(self._device, non_blocking=self._pin_memory)
-        return data
+        from runtime.rllib.utils.torch_utils import convert_to_torch_tensor
+
+        if not isinstance(data, np.ndarray | np.generic | torch.Tensor):
+            return data
+        return convert_to_torch_tensor(data, self._device, self._pin_memory)

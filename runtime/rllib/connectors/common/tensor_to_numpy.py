@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from runtime.rllib._core import trees
+from runtime.rllib.utils.numpy import convert_to_numpy
 
 from ..connector_v2 import Batch, ConnectorV2
 
@@ -25,7 +25,5 @@ class TensorToNumpy(ConnectorV2):
         metrics: Any = None,
         **kwargs: Any,
     ) -> Batch:
-        result: Batch = trees.tree_map(
-            lambda leaf: leaf.detach().cpu().numpy() if hasattr(leaf, "detach") else leaf, batch
-        )
+        result: Batch = convert_to_numpy(batch, reduce_type=False)
         return result

@@ -133,8 +133,7 @@ class MeanStdFilter(ConnectorV2):
             observations = trees.stack([episode.get_observations(-1) for episode in found])
             filtered = self._filtered(observations, agent_id)
             for row, episode in enumerate(found):
-                episode.set_observations(at_indices=-1, new_data=trees.take(filtered, row))
-                episode.observation_space = self.observation_space
+                self.replace_last_observation(episode, trees.take(filtered, row))
         return batch
 
     def on_vector_step(self, step: VectorStep) -> Tree:

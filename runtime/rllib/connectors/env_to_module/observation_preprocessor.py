@@ -31,8 +31,7 @@ class SingleAgentObservationPreprocessor(ConnectorV2):
     ) -> Batch:
         for episode in self.single_agent_episode_iterator(episodes):
             new = self.preprocess(observation=episode.get_observations(-1), episode=episode)
-            episode.set_observations(at_indices=-1, new_data=new)
-            episode.observation_space = self.observation_space
+            self.replace_last_observation(episode, new)
         return batch
 
 
@@ -60,6 +59,6 @@ class MultiAgentObservationPreprocessor(ConnectorV2):
         for episode in episodes:
             new = self.preprocess(observations=episode.get_observations(-1), episode=episode)
             for agent_id, observation in new.items():
-                episode.agent_episodes[agent_id].set_observations(at_indices=-1, new_data=observation)
+                self.replace_last_observation(episode.agent_episodes[agent_id], observation)
             episode.observation_space = self.observation_space
         return batch

@@ -11,7 +11,7 @@ from runtime.rllib._core.trees import Tree
 
 from ..connector_v2 import Batch, ConnectorV2
 from ..spaces import Flattener
-from ..vector_step import VectorStep
+from ..vector_step import LastValues, VectorStep
 
 
 class PrevActionsPrevRewards(ConnectorV2):
@@ -44,8 +44,8 @@ class PrevActionsPrevRewards(ConnectorV2):
         self.n_prev_actions = n_prev_actions
         self.n_prev_rewards = n_prev_rewards
         self._flatteners: dict[Any, Flattener] = {}  # of actions, by agent id (None for single agents)
-        self._actions = np.zeros((0, 0), np.float32)  # [environments of a runner, n_prev_actions * size]
-        self._rewards = np.zeros((0, 0), np.float32)  # [environments of a runner, n_prev_rewards]
+        self._actions = LastValues(0)  # its size is that of the action space
+        self._rewards = LastValues(n_prev_rewards)
         super().__init__(input_observation_space, input_action_space, **kwargs)
 
     def recompute_output_observation_space(
@@ -63,6 +63,7 @@ class PrevActionsPrevRewards(ConnectorV2):
         if self.n_prev_actions:
             self._flatteners[agent_id] = Flattener(action_space)
             size = self._flatteners[agent_id].size * self.n_prev_actions
+            self._actions = LastValues(size)
             one_hot = isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete)
             low, high = (0.0, 1.0) if one_hot else (-np.inf, np.inf)
             parts[self.PREV_ACTIONS_KEY] = spaces.Box(low, high, (size,), np.float32)
@@ -89,8 +90,7 @@ class PrevActionsPrevRewards(ConnectorV2):
             if self.n_prev_rewards:
                 rewards = episode.get_rewards(slice(-self.n_prev_rewards, None), fill=0.0)
                 new[self.PREV_REWARDS_KEY] = np.asarray(rewards, np.float32)
-            episode.set_observations(at_indices=-1, new_data=new)
-            episode.observation_space = self.observation_space
+            self.replace_last_observation(episode, new)
         return batch
 
     def _last_actions(self, episode: Any, flattener: Flattener) -> np.ndarray:
@@ -102,37 +102,15 @@ class PrevActionsPrevRewards(ConnectorV2):
 
     def on_vector_step(self, step: VectorStep) -> Tree:
         result = {self.ORIG_OBS_KEY: step.observations}
-        envs = int(step.envs.max(initial=-1)) + 1
         if self.n_prev_actions:
-            flattener = self._flatteners[None]
-            self._actions = _grown(self._actions, envs, self.n_prev_actions * flattener.size)
-            new = np.zeros((len(step.envs), flattener.size), np.float32)
+            new = np.zeros((len(step.envs), self._flatteners[None].size), np.float32)
             if step.actions is not None:
-                new = flattener(step.actions, batched=True)
-            result[self.PREV_ACTIONS_KEY] = _pushed(self._actions, new, step)
+                new = self._flatteners[None](step.actions, batched=True)
+            new[step.started] = 0  # the action before belongs to another episode
+            result[self.PREV_ACTIONS_KEY] = self._actions.pushed(new, step)
         if self.n_prev_rewards:
-            self._rewards = _grown(self._rewards, envs, self.n_prev_rewards)
-            rewards = np.zeros(len(step.envs), np.float32) if step.rewards is None else step.rewards
-            result[self.PREV_REWARDS_KEY] = _pushed(self._rewards, rewards[:, None], step)
+            rewards = np.zeros((len(step.envs), 1), np.float32)
+            if step.rewards is not None:
+                rewards[~step.started, 0] = step.rewards[~step.started]
+            result[self.PREV_REWARDS_KEY] = self._rewards.pushed(rewards, step)
         return result
-
-
-def _grown(rows: np.ndarray, count: int, width: int) -> np.ndarray:
-    """The rows, followed by zeros if there are fewer than `count`."""
-    if len(rows) >= count:
-        return rows
-    result = np.zeros((count, width), np.float32)
-    if len(rows):
-        result[: len(rows)] = rows
-    return result
-
-
-def _pushed(rows: np.ndarray, new: np.ndarray, step: VectorStep) -> np.ndarray:
-    """The rows of the step's environments with `new` at their end. They are kept, too."""
-    result = rows[step.envs]
-    width = new.shape[1]
-    result[:, :-width] = result[:, width:]
-    result[:, -width:] = new
-    result[step.started] = 0
-    rows[step.envs] = result
-    return result

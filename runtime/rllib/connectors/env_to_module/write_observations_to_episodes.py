@@ -29,6 +29,5 @@ class WriteObservationsToEpisodes(ConnectorV2):
                 "WriteObservationsToEpisodes needs observations in the batch: put a piece that adds them before it"
             )
         for episode, new in self.single_agent_episode_iterator(episodes, zip_with_batch_column=observations):
-            episode.set_observations(at_indices=-1, new_data=new)
-            episode.observation_space = self.observation_space
+            self.replace_last_observation(episode, new)
         return batch

@@ -8,7 +8,7 @@ import numpy as np
 
 from runtime.rllib.core.columns import Columns
 
-from ..connector_v2 import Batch, ConnectorV2, is_multi_agent, make_unique
+from ..connector_v2 import Batch, ConnectorV2, make_ids_unique
 
 
 class AddOneTsToEpisodesAndTruncate(ConnectorV2):
@@ -31,18 +31,11 @@ class AddOneTsToEpisodesAndTruncate(ConnectorV2):
         metrics: Any = None,
         **kwargs: Any,
     ) -> Batch:
-        if is_multi_agent(episodes):
-            for place, multi in enumerate(episodes):
-                multi.id_ += f"_{place}"
-                for episode in multi.agent_episodes.values():
-                    episode.multi_agent_episode_id = multi.id_
-        found = self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False)
-        for place, episode in enumerate(found):
-            if is_multi_agent(episodes):
-                episode.id_ += f"_{place}"
-            else:
-                make_unique(episode, place)
+        make_ids_unique(episodes, shared_data)
+        for episode in self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False):
             steps = len(episode)
+            if not steps:  # an agent that has not acted yet
+                continue
             _add_step(episode)
             real = np.arange(steps + 1) < steps
             last = np.arange(steps + 1) == steps - 1

@@ -51,7 +51,8 @@ class GeneralAdvantageEstimation(ConnectorV2):
         metrics: Any = None,
         **kwargs: Any,
     ) -> Batch:
-        found = list(self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False))
+        every = self.single_agent_episode_iterator(episodes, agents_that_stepped_only=False)
+        found = [episode for episode in every if len(episode)]
         for module_id, columns in batch.items():
             module = rl_module[module_id]
             if hasattr(module.unwrapped() if hasattr(module, "unwrapped") else module, "compute_values"):

@@ -12,41 +12,15 @@ from runtime.rllib.utils.metrics import (
 )
 
 from ..connector_pipeline_v2 import ConnectorPipelineV2
-from ..connector_v2 import Batch
 
 
 class LearnerConnectorPipeline(ConnectorPipelineV2):
     """Makes the batch for an update from episodes."""
 
     columns_method: ClassVar[str | None] = "on_rollout"
-
-    def __call__(
-        self,
-        *,
-        rl_module: Any,
-        batch: Batch | None = None,
-        episodes: list[Any],
-        explore: bool | None = False,
-        shared_data: dict[str, Any] | None = None,
-        metrics: Any = None,
-        **kwargs: Any,
-    ) -> Batch:
-        kwargs.setdefault("metrics_prefix_key", (ALL_MODULES, LEARNER_CONNECTOR))
-        if metrics is not None:
-            metrics.log_value(
-                (ALL_MODULES, LEARNER_CONNECTOR_SUM_EPISODES_LENGTH_IN), sum(map(len, episodes))
-            )
-        result = super().__call__(
-            rl_module=rl_module,
-            batch={} if batch is None else batch,
-            episodes=episodes,
-            explore=explore,
-            shared_data=shared_data,
-            metrics=metrics,
-            **kwargs,
-        )
-        if metrics is not None:
-            metrics.log_value(
-                (ALL_MODULES, LEARNER_CONNECTOR_SUM_EPISODES_LENGTH_OUT), sum(map(len, episodes))
-            )
-        return result
+    length_keys: ClassVar[tuple[Any, Any] | None] = (
+        (ALL_MODULES, LEARNER_CONNECTOR_SUM_EPISODES_LENGTH_IN),
+        (ALL_MODULES, LEARNER_CONNECTOR_SUM_EPISODES_LENGTH_OUT),
+    )
+    metrics_prefix: ClassVar[tuple[str, ...]] = (ALL_MODULES, LEARNER_CONNECTOR)
+    explores: ClassVar[bool | None] = False

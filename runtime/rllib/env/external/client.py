@@ -27,7 +27,8 @@ class RLlinkClient:
             timeout_s: for connecting and for each answer.
 
         Raises:
-            ConnectionError: nothing listens there within the timeout, or it does not answer.
+            ConnectionError: nothing listens there within the timeout.
+            TimeoutError: the runner does not answer: it serves one client at a time.
         """
         self.timeout_s = timeout_s
         deadline = time.monotonic() + timeout_s
@@ -44,7 +45,11 @@ class RLlinkClient:
                     ) from error
                 time.sleep(_RETRY_S)
         self._socket.settimeout(timeout_s)
-        self._ask({"type": RLlink.PING.name}, RLlink.PONG)
+        try:
+            self._ask({"type": RLlink.PING.name}, RLlink.PONG)
+        except BaseException:
+            self._socket.close()
+            raise
 
     def get_config(self) -> Any:
         """The server's `AlgorithmConfig`. It is unpickled, so connect to servers that you trust only."""

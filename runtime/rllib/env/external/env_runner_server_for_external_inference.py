@@ -193,7 +193,7 @@ class EnvRunnerServerForExternalInference(EnvRunner):
                 number = state.get(names.WEIGHTS_SEQ_NO, 0)
                 if number == 0 or number > self._weights_seq:
                     self.module.set_state(weights.get(DEFAULT_MODULE_ID, weights))
-                self._weights_seq = number or self._weights_seq
+                    self._weights_seq = number or self._weights_seq
                 self._state_number += 1
                 self._changed.notify_all()
             lifetime = names.NUM_ENV_STEPS_SAMPLED_LIFETIME

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from runtime.rllib._core import trees
 from runtime.rllib._core.trees import Tree
+from runtime.rllib.utils.spaces.space_utils import unbatch
+
+Indices = int | slice | Sequence[int] | None
+
+
+class Reading(TypedDict, total=False):
+    """Keywords of `InfiniteLookbackBuffer.get`, which episodes' getters have, too."""
+
+    neg_index_as_lookback: bool
+    fill: Any
+
+
+class ReadingOfSpace(Reading, total=False):
+    """The same of items of a space."""
+
+    one_hot_discrete: bool
+
+
+class Writing(TypedDict, total=False):
+    """Keywords of `InfiniteLookbackBuffer.set`, which episodes' setters have, too."""
+
+    at_indices: Indices
+    neg_index_as_lookback: bool
 
 
 class InfiniteLookbackBuffer:
@@ -84,7 +107,9 @@ class InfiniteLookbackBuffer:
         """Adds one item to the end. With arrays that copies them all."""
         if self.finalized:
             self.data = trees.tree_map(
-                lambda column, value: np.concatenate([column, np.asarray(value)[None].astype(column.dtype)]),
+                lambda column, value: np.concatenate(
+                    [room := _room_for(column, value), np.asarray(value, room.dtype)[None]]
+                ),
                 self.data,
                 item,
             )
@@ -119,11 +144,16 @@ class InfiniteLookbackBuffer:
             self.data = trees.stack(self.data)
             self.finalized = True
 
+    def to_list(self) -> None:
+        """Makes a list of the arrays, which can grow."""
+        if self.finalized:
+            self.data, self.finalized = unbatch(self.data), False
+
     # ------------------------------------------------------------ reading
 
     def get(
         self,
-        indices: int | slice | Sequence[int] | None = None,
+        indices: Indices = None,
         *,
         neg_index_as_lookback: bool = False,
         fill: float | None = None,
@@ -164,16 +194,6 @@ class InfiniteLookbackBuffer:
         lookback = min(lookback, self.lookback + start)
         cut = slice(self.lookback + start - lookback, self.lookback + stop)
         data = self.data[cut] if isinstance(self.data, list) else trees.take(self.data, cut)
-        return InfiniteLookbackBuffer(data, lookback, self.space)
-
-    def tail(self, items: int, lookback: int) -> InfiniteLookbackBuffer:
-        """The last items, as a list that can grow."""
-        length = self.len_incl_lookback()
-        first = max(0, length - items)
-        if isinstance(self.data, list):
-            data = self.data[first:]
-        else:
-            data = [trees.take(self.data, row) for row in range(first, length)]
         return InfiniteLookbackBuffer(data, lookback, self.space)
 
     def _position(self, index: int, neg_index_as_lookback: bool) -> int:
@@ -249,7 +269,7 @@ class InfiniteLookbackBuffer:
         self,
         new_data: Any,
         *,
-        at_indices: int | slice | Sequence[int] | None = None,
+        at_indices: Indices = None,
         neg_index_as_lookback: bool = False,
     ) -> None:
         """Overwrites items: with one for an int, else with a list of items or a tree of arrays of the same length.
@@ -281,16 +301,15 @@ class InfiniteLookbackBuffer:
         if not self.finalized:
             self.data[position] = item
             return
-        self.data = trees.tree_map(_writable, self.data)
-        for column, value in zip(trees.leaves(self.data), trees.leaves(item), strict=True):
-            column[position] = value
+        self.data = trees.tree_map(_room_for, self.data, item)
+        trees.put(self.data, position, item)
 
     # ------------------------------------------------------------ state
 
     def get_state(self) -> dict[str, Any]:
         """What `from_state` makes an equal buffer of."""
         return {
-            "data": self.data,
+            "data": [*self.data] if isinstance(self.data, list) else self.data,
             "lookback": self.lookback,
             "finalized": self.finalized,
             "space": self.space,
@@ -299,16 +318,10 @@ class InfiniteLookbackBuffer:
     @classmethod
     def from_state(cls, state: dict[str, Any]) -> InfiniteLookbackBuffer:
         """The buffer that gave this state."""
-        buffer = cls(state["data"], state["lookback"], state["space"])
-        buffer.finalized = state["finalized"]
-        return buffer
-
-
-def unbatch(tree: Tree) -> list[Tree]:
-    """A tree of arrays [length, ...] as a list of trees."""
-    if isinstance(tree, np.ndarray):
-        return [*tree]
-    return [trees.take(tree, row) for row in range(len(next(trees.leaves(tree))))]
+        data = state["data"]
+        if state["finalized"] and isinstance(data, list):  # formats like msgpack have no tuples
+            data = tuple(data)
+        return cls(data, state["lookback"], state["space"])
 
 
 def one_hot_by_space(value: Tree, space: Any) -> Tree:
@@ -343,7 +356,12 @@ def _like(fill: float) -> Any:
     return filled
 
 
-def _writable(column: np.ndarray) -> np.ndarray:
+def _room_for(column: np.ndarray, value: Any) -> np.ndarray:
+    """The column if the value can be written into it, else a copy. A column of integers becomes one of floats for the
+    first float."""
+    dtype = np.asarray(value).dtype
+    if dtype.kind == "f" and column.dtype.kind in "iu":
+        return column.astype(dtype)
     return column if column.flags.writeable else column.copy()
 
 

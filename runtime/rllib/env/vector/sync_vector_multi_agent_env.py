@@ -29,7 +29,13 @@ class SyncVectorMultiAgentEnv(VectorMultiAgentEnv):
             TypeError: what one made is no `MultiAgentEnv`.
         """
         self._makers = list(makers)
-        self.envs = [self._made(index) for index in range(len(makers))]
+        self.envs = []
+        try:
+            for index in range(len(makers)):
+                self.envs.append(self._made(index))
+        except BaseException:
+            self.close()
+            raise
         self.num_envs = len(self.envs)
 
     def _made(self, index: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from ..multi_agent_env import MultiAgentEnv
@@ -33,9 +34,10 @@ class VectorMultiAgentEnv:
         return tuple(env.render() for env in self.envs)
 
     def close(self) -> None:
-        """Closes all environments."""
-        for env in self.envs:
-            env.close()
+        """Closes all environments, though some may fail to."""
+        with contextlib.ExitStack() as closing:
+            for env in self.envs:
+                closing.callback(env.close)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_envs={self.num_envs})"

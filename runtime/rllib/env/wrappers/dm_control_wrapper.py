@@ -29,7 +29,7 @@ def _flat(observation: Mapping[str, Any]) -> np.ndarray:
 class DMCEnv(gymnasium.Env[Any, Any]):
     """A task of `dm_control.suite`. Actions are scaled from -1 ... 1; observations are one vector, or images.
 
-    Episodes end by a time limit only, so they are truncated.
+    An episode whose last discount is above 0 was truncated by the time limit; otherwise it terminated.
     """
 
     metadata = {"render_modes": ["rgb_array"]}
@@ -111,7 +111,8 @@ class DMCEnv(gymnasium.Env[Any, Any]):
             if step.last():
                 break
         info["discount"] = step.discount
-        return self._observed(step), reward, False, bool(step.last()), info
+        terminated = bool(step.last()) and not step.discount
+        return self._observed(step), reward, terminated, bool(step.last()) and not terminated, info
 
     def _observed(self, step: Any) -> np.ndarray:
         self.current_state = _flat(step.observation)

@@ -17,7 +17,7 @@ GROUP_INFO = "_group_info"  # in a group's info: the list of its members' infos
 class GroupAgentsWrapper(MultiAgentEnv):
     """A multi-agent environment in which groups of its agents are agents; see `MultiAgentEnv.with_agent_groups`.
 
-    A group's reward is the sum of its members'. It has terminated, or was truncated, when all members have.
+    A group's reward is the sum of its members'. It ends when all members have; it was truncated if all were.
     """
 
     def __init__(
@@ -88,14 +88,23 @@ class GroupAgentsWrapper(MultiAgentEnv):
         return (
             self._grouped(obs, tuple),
             group_rewards,
-            self._flags(terminateds),
-            self._flags(truncateds),
+            *self._flags(terminateds, truncateds),
             grouped_infos,
         )
 
-    def _flags(self, flags: Mapping[AgentID, bool]) -> dict[AgentID, bool]:
-        everyone = bool(flags.get(ALL_AGENTS))
-        return self._grouped(flags, all, default=everyone)
+    def _flags(
+        self, terminateds: Mapping[AgentID, bool], truncateds: Mapping[AgentID, bool]
+    ) -> tuple[dict[AgentID, bool], dict[AgentID, bool]]:
+        """Those of termination and of truncation. A group whose members end in both ways has terminated."""
+        everyone_ends, everyone_cut = bool(terminateds.get(ALL_AGENTS)), bool(truncateds.get(ALL_AGENTS))
+        ends = self._grouped(terminateds, all, default=everyone_ends)
+        cuts = self._grouped(truncateds, all, default=everyone_cut)
+        for group_id, members in self.groups.items():
+            ended = {member: terminateds.get(member, everyone_ends) for member in members}
+            cut = {member: truncateds.get(member, everyone_cut) for member in members}
+            if all(ended[member] or cut[member] for member in members) and not all(cut.values()):
+                ends[group_id] = True
+        return ends, cuts
 
     def _ungrouped(self, actions: Mapping[AgentID, Any]) -> dict[AgentID, Any]:
         result = {}

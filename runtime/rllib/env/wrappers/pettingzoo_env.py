@@ -10,7 +10,45 @@ from ..._core.types import AgentID
 from ..multi_agent_env import ALL_AGENTS, MultiAgentEnv
 
 
-class PettingZooEnv(MultiAgentEnv):
+class _PettingZoo(MultiAgentEnv):
+    """What environments of both APIs have in common."""
+
+    def __init__(self, env: Any) -> None:
+        self._wrapped = env
+        env.reset()
+        self.agents = list(env.agents)
+        self.possible_agents = list(getattr(env, "possible_agents", None) or env.agents)
+        super().__init__()
+        self.observation_spaces = {a: env.observation_space(a) for a in self.possible_agents}
+        self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
+        self.observation_space = _dict_space(self.observation_spaces)
+        self.action_space = _dict_space(self.action_spaces)
+
+    def get_observation_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
+        """The observation space of an agent, also of one that nobody announced."""
+        space: gymnasium.Space[Any] = self._wrapped.observation_space(agent_id)
+        return space
+
+    def get_action_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
+        """The action space of an agent, also of one that nobody announced."""
+        space: gymnasium.Space[Any] = self._wrapped.action_space(agent_id)
+        return space
+
+    def render(self) -> Any:
+        """Shows the environment as its render mode says."""
+        return self._wrapped.render()
+
+    def close(self) -> None:
+        """Closes the environment."""
+        self._wrapped.close()
+
+    @property
+    def get_sub_environments(self) -> Any:
+        """The environment below all wrappers."""
+        return self._wrapped.unwrapped
+
+
+class PettingZooEnv(_PettingZoo):
     """A game of PettingZoo in which agents take turns (its AEC API).
 
     Each step has the observation of the agent whose turn comes next, and its rewards since its last turn. Agents that
@@ -21,15 +59,8 @@ class PettingZooEnv(MultiAgentEnv):
         """Args:
         env: a `pettingzoo.AECEnv`.
         """
+        super().__init__(env)
         self.env = env
-        env.reset()
-        self.agents = list(env.agents)
-        self.possible_agents = list(getattr(env, "possible_agents", None) or env.agents)
-        super().__init__()
-        self.observation_spaces = {a: env.observation_space(a) for a in self.possible_agents}
-        self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
-        self.observation_space = _dict_space(self.observation_spaces)
-        self.action_space = _dict_space(self.action_spaces)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -60,46 +91,16 @@ class PettingZooEnv(MultiAgentEnv):
         _end_when_empty(self.agents, terminateds, truncateds)
         return obs, rewards, terminateds, truncateds, infos
 
-    def get_observation_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
-        """The observation space of an agent, also of one that nobody announced."""
-        space: gymnasium.Space[Any] = self.env.observation_space(agent_id)
-        return space
 
-    def get_action_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
-        """The action space of an agent, also of one that nobody announced."""
-        space: gymnasium.Space[Any] = self.env.action_space(agent_id)
-        return space
-
-    def render(self) -> Any:
-        """Shows the environment as its render mode says."""
-        return self.env.render()
-
-    def close(self) -> None:
-        """Closes the environment."""
-        self.env.close()
-
-    @property
-    def get_sub_environments(self) -> Any:
-        """The environment below all wrappers."""
-        return self.env.unwrapped
-
-
-class ParallelPettingZooEnv(MultiAgentEnv):
+class ParallelPettingZooEnv(_PettingZoo):
     """An environment of PettingZoo in which all agents act at once (its parallel API)."""
 
     def __init__(self, env: Any) -> None:
         """Args:
         env: a `pettingzoo.ParallelEnv`.
         """
+        super().__init__(env)
         self.par_env = env
-        env.reset()
-        self.agents = list(env.agents)
-        self.possible_agents = list(getattr(env, "possible_agents", None) or env.agents)
-        super().__init__()
-        self.observation_spaces = {a: env.observation_space(a) for a in self.possible_agents}
-        self.action_spaces = {a: env.action_space(a) for a in self.possible_agents}
-        self.observation_space = _dict_space(self.observation_spaces)
-        self.action_space = _dict_space(self.action_spaces)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -116,29 +117,6 @@ class ParallelPettingZooEnv(MultiAgentEnv):
         terminateds, truncateds = dict(terminateds), dict(truncateds)
         _end_when_empty(self.agents, terminateds, truncateds)
         return obs, rewards, terminateds, truncateds, infos
-
-    def get_observation_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
-        """The observation space of an agent, also of one that nobody announced."""
-        space: gymnasium.Space[Any] = self.par_env.observation_space(agent_id)
-        return space
-
-    def get_action_space(self, agent_id: AgentID) -> gymnasium.Space[Any]:
-        """The action space of an agent, also of one that nobody announced."""
-        space: gymnasium.Space[Any] = self.par_env.action_space(agent_id)
-        return space
-
-    def render(self) -> Any:
-        """Shows the environment as its render mode says."""
-        return self.par_env.render()
-
-    def close(self) -> None:
-        """Closes the environment."""
-        self.par_env.close()
-
-    @property
-    def get_sub_environments(self) -> Any:
-        """The environment below all wrappers."""
-        return self.par_env.unwrapped
 
 
 def _dict_space(spaces: dict[AgentID, gymnasium.Space[Any]]) -> gymnasium.Space[Any]:

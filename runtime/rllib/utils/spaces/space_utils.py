@@ -125,6 +125,8 @@ def batch(
 
 def unbatch(batches_struct: Any) -> list[Any]:
     """The trees of which `batch` made this tree."""
+    if isinstance(batches_struct, np.ndarray):
+        return [*batches_struct]
     leaves = list(trees.leaves(batches_struct))
     if not leaves:
         return []
@@ -169,10 +171,14 @@ def unsquash_action(action: Any, action_space_struct: Any) -> Any:
 
 
 def normalize_action(action: Any, action_space_struct: Any) -> Any:
-    """Scales actions from the bounds of bounded Box spaces of floats to [-1, 1]; the inverse of `unsquash_action`."""
+    """Scales actions from the bounds of bounded Box spaces of floats to [-1, 1]; the inverse of `unsquash_action`.
+    Elements with only one value become -1."""
 
     def normalize(a: Any, s: Any) -> Any:
-        return (np.asarray(a) - s.low) * 2.0 / (s.high - s.low) - 1.0 if _scalable(s) else a
+        if not _scalable(s):
+            return a
+        width = s.high - s.low
+        return (np.asarray(a) - s.low) * 2.0 / np.where(width > 0, width, 1.0).astype(width.dtype) - 1.0
 
     return _map_over_space(normalize, action, action_space_struct)
 

@@ -20,6 +20,7 @@ from runtime.rllib.connectors.learner import (
 )
 from runtime.rllib.connectors.module_to_env import GetActions, ModuleToEnvPipeline, NormalizeAndClipActions
 from runtime.rllib.env.single_agent_episode import SingleAgentEpisode
+from runtime.rllib.utils.metrics import CONNECTOR_PIPELINE_TIMER
 from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
@@ -283,3 +284,11 @@ def test_a_subclass_with_its_own_call_does_not_work_on_columns():
     ]
     with pytest.raises(NotImplementedError, match="Append has no on_vector_step"):
         Append().on_vector_step(None)
+
+
+def test_a_pipeline_in_a_pipeline_is_timed():
+    metrics = MetricsLogger()
+    inner = ConnectorPipelineV2(connectors=[Append("b")])
+    pipeline = ConnectorPipelineV2(connectors=[Append("a"), inner])
+    pipeline(rl_module=None, batch={}, episodes=[], metrics=metrics, metrics_prefix_key=("x",))
+    assert metrics.peek(("x", CONNECTOR_PIPELINE_TIMER)) > 0

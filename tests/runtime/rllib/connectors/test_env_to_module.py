@@ -386,3 +386,25 @@ def test_observations_in_the_batch_can_be_made_permanent():
     assert [episode.get_observations(-1) for episode in episodes] == [10, 20]
     with pytest.raises(ValueError, match="needs observations"):
         run(WriteObservationsToEpisodes(), episodes)
+
+
+def test_agents_keep_spaces_of_their_own():
+    box = spaces.Box(-9.0, 9.0, (2,), np.float32)
+    of_agents = spaces.Dict({"A": box, "B": box})
+    episode = multi_agent(A=np.zeros(2, np.float32), B=np.ones(2, np.float32))
+    for piece in (
+        MeanStdFilter(multi_agent=True, input_observation_space=of_agents),
+        FlattenObservations(of_agents, multi_agent=True),
+    ):
+        run(piece, [episode])
+        assert episode.agent_episodes["A"].observation_space == piece.observation_space["A"]
+
+
+def test_rows_of_agents_are_known_though_a_column_before_has_only_some():
+    episode = multi_agent(A=np.zeros(2), B=np.ones(2))
+    shared = {}
+    parts = {agent: ("m", agent, f"{agent}_module") for agent in "AB"}
+    batch = {"extra": {parts["A"]: [1]}, "obs": {parts["A"]: [2], parts["B"]: [3]}}
+    mapping = AgentToModuleMapping(rl_module_specs=["A_module", "B_module"], agent_to_module_mapping_fn=None)
+    run(mapping, [episode], batch=batch, shared_data=shared)
+    assert shared["memorized_map_structure"] == {"A_module": [("m", "A")], "B_module": [("m", "B")]}

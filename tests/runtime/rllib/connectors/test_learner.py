@@ -20,6 +20,7 @@ from runtime.rllib.connectors.learner import (
     LearnerConnectorPipeline,
 )
 from runtime.rllib.env.single_agent_episode import SingleAgentEpisode, to_rollout
+from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from runtime.rllib.utils.metrics.metrics_logger import MetricsLogger
 
 torch = pytest.importorskip("torch")
@@ -238,12 +239,12 @@ def test_the_pipeline_logs_what_went_through():
 
 def test_chunks_of_one_agents_episode_are_kept_apart():
     chunks = [episode("x", n, agent_id="A", module_id="p", multi_agent_episode_id="m") for n in (2, 1)]
-    batch = {}
+    batch, shared = {}, {}
     for piece in (
         AddOneTsToEpisodesAndTruncate(),
         AddObservationsFromEpisodesToBatch(as_learner_connector=True),
     ):
-        run(piece, chunks, batch=batch)
+        run(piece, chunks, batch=batch, shared_data=shared)
     assert list(batch["obs"]) == list(batch["loss_mask"]) == [("m_0", "A", "p"), ("m_1", "A", "p")]
 
 
@@ -254,3 +255,18 @@ def test_rewards_can_be_changed_without_changing_the_rollout():
     batch = batched([AddColumnsFromEpisodesToTrainBatch()], [view])
     assert batch["rewards"].tolist() == [5, 1]
     assert rollout.columns["rewards"].tolist() == [1, 1]
+
+
+def test_the_state_before_a_chunk_is_the_initial_one_if_it_is_unknown():
+    later = episode("x", 3)
+    later.extra_model_outputs["state_out"] = InfiniteLookbackBuffer({"h": np.ones((3, 1), np.float32)})
+    later.t_started, later.t = 4, 7
+    batch = run(AddStatesFromEpisodesToBatch(as_learner_connector=True), [later], rl_module=Stateful())
+    (states,) = batch["state_in"][("x",)]
+    assert states["h"].ravel().tolist() == [0, 1]
+
+
+def test_chunks_of_an_episode_are_told_apart_whatever_its_id():
+    chunks = [episode("my_id", 3), episode("y", 1), episode("my_id", 2, first=5)]
+    batch = run(AddObservationsFromEpisodesToBatch(as_learner_connector=True), chunks)
+    assert len(batch["obs"]) == 3

@@ -13,9 +13,11 @@ import pytest
 pytest.importorskip("torch")
 
 from runtime.exceptions import RayError, RayTaskError
+from runtime.rllib.algorithms.ppo import PPOConfig
 from runtime.rllib.connectors.env_to_module import MeanStdFilter
 from runtime.rllib.env._runner_actors import EnvRunnerFailedError
 from runtime.rllib.env.env_runner_group import EnvRunnerGroup
+from runtime.rllib.env.multi_agent_env import make_multi_agent
 from runtime.rllib.execution.rollout_ops import synchronous_parallel_sample
 from tests.runtime.rllib.env.counting import Counter, Slow
 from tests.runtime.rllib.env.settings import Settings
@@ -292,3 +294,30 @@ def test_episodes_of_runners_that_still_start() -> None:
     group = EnvRunnerGroup(config=Settings(lambda _: Counter(), num_env_runners=1))
     assert sum(map(len, synchronous_parallel_sample(worker_set=group, max_env_steps=10))) >= 10
     group.stop()
+
+
+def test_connectors_of_several_agents_are_merged() -> None:
+    def filtered(*args: Any, **kwargs: Any) -> Any:
+        return MeanStdFilter(multi_agent=True)
+
+    config = (
+        PPOConfig()
+        .environment(make_multi_agent("CartPole-v1"), env_config={"num_agents": 2})
+        .env_runners(num_env_runners=1, env_to_module_connector=filtered)
+        .multi_agent(policies={"p"}, policy_mapping_fn=lambda agent, episode, **kwargs: "p")
+        .rl_module(model_config={"fcnet_hiddens": [4]})
+    )
+    group = EnvRunnerGroup(config=config)
+    try:
+        wait_for(group, 1)
+        group.collect(env_steps=20)
+        group.sync_env_runner_states()
+        state = next(iter(group.local_env_runner.get_state()["env_to_module_connector"].values()))
+        assert min(state[agent]["running_stats"][0]["count"] for agent in (0, 1)) > 5
+    finally:
+        group.stop()
+
+
+def test_nothing_is_waited_for_if_nothing_samples(group: EnvRunnerGroup) -> None:
+    wait_for(group, 2)
+    assert group.ready(None) == []

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from runtime.rllib.env.multi_agent_env import MultiAgentEnv, make_multi_agent
+from runtime.rllib.env.vector.sync_vector_multi_agent_env import SyncVectorMultiAgentEnv
 from runtime.rllib.env.wrappers.group_agents_wrapper import GROUP_INFO, GROUP_REWARDS
 
 BOX = gymnasium.spaces.Box(0, 1, (2,))
@@ -131,3 +132,40 @@ def test_what_groups_refuse() -> None:
 
     with pytest.raises(ValueError, match=r"not of \['b'\]"):
         Alone().with_agent_groups({"g": ["a", "b"]}).reset()
+
+
+def test_a_group_ends_when_its_members_end_differently() -> None:
+    class Mixed(Three):
+        def step(self, action_dict: dict[Any, Any]) -> Any:
+            obs, rewards, _, _, infos = super().step(action_dict)
+            return obs, rewards, {"a": True, "b": False}, {"a": False, "b": True}, infos
+
+    env = Mixed().with_agent_groups({"g": ["a", "b"]})
+    env.reset()
+    _, _, terminateds, truncateds, _ = env.step({"g": (0, 0), "c": 0})
+    assert (terminateds["g"], truncateds["g"]) == (True, False), "not all of it was cut"
+
+
+def test_all_environments_are_closed_though_one_cannot_be() -> None:
+    closed = []
+
+    class Closing(Three):
+        def close(self) -> None:
+            closed.append(self)
+            raise RuntimeError("broken")
+
+    with pytest.raises(RuntimeError, match="broken"):
+        SyncVectorMultiAgentEnv([Closing, Closing]).close()
+    assert len(closed) == 2
+
+
+def test_environments_are_closed_if_another_one_cannot_be_made() -> None:
+    closed = []
+
+    class Closing(Three):
+        def close(self) -> None:
+            closed.append(self)
+
+    with pytest.raises(TypeError, match="no MultiAgentEnv"):
+        SyncVectorMultiAgentEnv([Closing, gymnasium.Env])
+    assert len(closed) == 1

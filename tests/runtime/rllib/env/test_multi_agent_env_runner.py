@@ -438,3 +438,79 @@ def test_a_mapping_may_change_with_the_episode() -> None:
     runner = MultiAgentEnvRunner(config=config)
     collected = runner.collect(episodes=30)
     assert set(collected.rollouts) == {"p0", "p1"}, "a coin thrown 30 times"
+
+
+class Reusing(MultiAgentEnv):
+    """Writes its observations into the same array, and its infos into the same dict; episodes have two steps."""
+
+    possible_agents = ["a"]
+    seeds: list[Any] = []
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.observation_spaces, self.action_spaces = {"a": BOX}, {"a": CHOICE}
+        self.array, self.info = np.zeros(2, np.float32), dict[str, Any]()
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.seeds.append(seed)
+        return self._seen(0)
+
+    def _seen(self, t: int) -> Any:
+        self.array[:] = self.info["t"] = self.t = t
+        return {"a": self.array}, {"a": self.info}
+
+    def step(self, action_dict: Any) -> Any:
+        obs, infos = self._seen(self.t + 1)
+        return obs, {"a": 1.0}, {"__all__": self.t == 2}, {"__all__": False}, infos
+
+
+def test_environments_may_reuse_their_arrays() -> None:
+    episode = runner_of(Reusing, envs=1).sample(num_episodes=1)[0].agent_episodes["a"]
+    assert [obs[0] for obs in episode.get_observations()] == [0, 1, 2]
+    assert [info["t"] for info in episode.get_infos()] == [0, 1, 2]
+
+
+def test_only_the_first_resets_have_a_seed() -> None:
+    Reusing.seeds.clear()
+    runner_of(Reusing, envs=2).sample(num_episodes=4)
+    assert Reusing.seeds[:2] == [1, 2]
+    assert Reusing.seeds[2:] == [None] * (len(Reusing.seeds) - 2)
+
+
+class Late(Reusing):
+    """A second agent has its first observation with the last step of a sample, and takes none in it."""
+
+    possible_agents = ["a", "b"]
+
+    def __init__(self, config: Any = None) -> None:
+        super().__init__()
+        self.observation_spaces, self.action_spaces = {"a": BOX, "b": BOX}, {"a": CHOICE, "b": CHOICE}
+
+    def step(self, action_dict: Any) -> Any:
+        _, rewards, _, truncateds, infos = super().step(action_dict)
+        obs = {"a": np.ones(2, np.float32)}
+        if self.t >= 4:
+            obs["b"] = np.ones(2, np.float32)
+        return obs, rewards, {"__all__": self.t == 40}, truncateds, infos
+
+
+@pytest.mark.parametrize("lstm", [False, True])
+def test_pipelines_of_learners_leave_out_agents_without_steps(lstm: bool) -> None:
+    from runtime.rllib.connectors.learner import AddNextObservationsFromEpisodesToTrainBatch
+
+    config = config_of(Late, envs=1)
+    config.training(
+        train_batch_size_per_learner=4,
+        minibatch_size=4,
+        num_epochs=1,
+        learner_connector=lambda *spaces: AddNextObservationsFromEpisodesToTrainBatch(),
+    )
+    config.rl_module(
+        model_config={"fcnet_hiddens": [4], "use_lstm": lstm, "lstm_cell_size": 4, "max_seq_len": 2}
+    )
+    algorithm = config.build_algo()
+    try:
+        for _ in range(2):  # the first time, b has not acted
+            assert np.isfinite(algorithm.train()["learners"]["p0"]["total_loss"])
+    finally:
+        algorithm.stop()

@@ -312,3 +312,34 @@ def test_chunks_hold_what_the_whole_holds(plan: list[tuple[set[str], bool]], loo
     for get in ("observations", "actions", "rewards"):
         wanted = getattr(whole, f"get_{get}")(return_list=True)
         assert getattr(first, f"get_{get}")(return_list=True) == wanted
+
+
+def test_an_agent_hangs_in_a_slice_though_it_ends_later() -> None:
+    episode = MultiAgentEpisode(
+        observations=[{"a": 0, "b": 0}, {"b": 1}, {"b": 2}, {"a": 3, "b": 3}],
+        actions=[{"a": 5, "b": 0}, {"b": 1}, {"b": 2}],
+        rewards=[{"a": 1.0}, {}, {}],
+        terminateds={"a": True, "b": False},
+        len_lookback_buffer=0,
+    )
+    part = episode[1:2]
+    assert part.agent_ids == {"a", "b"}
+    assert part.get_return() == 0
+    assert part.get_return(include_hanging_rewards=True) == 1
+
+
+def test_rewards_of_an_agent_that_has_ended_belong_to_its_last_step() -> None:
+    episode = MultiAgentEpisode()
+    episode.add_env_reset(observations={"a": 0, "b": 0})
+    episode.add_env_step({"b": 1}, {"a": 0, "b": 0}, {"a": 1.0}, terminateds={"a": True})
+    episode.add_env_step({"b": 2}, {"b": 0}, {"a": 10.0, "b": 2.0})
+    assert episode.agent_episodes["a"].get_rewards() == [11.0]
+    assert episode.get_return() == 13.0
+
+
+def test_an_episode_of_a_state_grows_by_itself() -> None:
+    tested = MultiAgentEpisode()
+    tested.add_env_reset(observations={"a": 0})
+    MultiAgentEpisode.from_state(tested.get_state()).add_env_step({"a": 1}, {"a": 0}, {"a": 1.0})
+    tested.validate()
+    assert tested.get_observations() == {"a": [0]}

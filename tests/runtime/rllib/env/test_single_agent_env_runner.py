@@ -445,3 +445,70 @@ def test_a_local_runner_beside_remote_ones_has_no_environment() -> None:
     assert tested.module is not None
     with pytest.raises(ValueError, match="no environment to sample from"):
         tested.collect(env_steps=1)
+
+
+class Unsorted(Counter):
+    """Observations are dicts whose keys have another order than those of the space."""
+
+    observation_space = gymnasium.spaces.Dict(
+        {
+            "a": gymnasium.spaces.Box(-9, 99, (1,), np.float32),
+            "b": gymnasium.spaces.Box(-9, 99, (1,), np.float32),
+        }
+    )
+
+    def _observation(self) -> Any:
+        return {"b": np.array([self.t + 10], np.float32), "a": np.array([self.t], np.float32)}
+
+
+@pytest.mark.parametrize("callbacks", [RLlibCallback, Watching])
+@pytest.mark.parametrize("mode", MODES)
+def test_last_observations_keep_their_keys(mode: AutoresetMode, callbacks: Any, log: list[Any]) -> None:
+    env = lambda _: gymnasium.vector.SyncVectorEnv([lambda: Unsorted((2,))], autoreset_mode=mode)  # noqa: E731
+    rollout = rollout_of(runner(env, callbacks_class=callbacks).collect(env_steps=4))
+    assert rollout.final_obs["a"].ravel().tolist() == [2, 2]
+    assert rollout.final_obs["b"].ravel().tolist() == [12, 12]
+    assert rollout.columns["obs"]["b"].ravel().tolist() == [10, 11, 10, 11]
+
+
+class Telling(Counter):
+    """Infos say the episode and the step."""
+
+    def reset(self, **kwargs: Any) -> Any:
+        return super().reset(**kwargs)[0], {"at": (self.episode, 0)}
+
+    def step(self, action: Any) -> Any:
+        *result, _ = super().step(action)
+        return *result, {"at": (self.episode, self.t)}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_infos_belong_to_their_observations(mode: AutoresetMode, log: list[Any]) -> None:
+    env = lambda _: gymnasium.vector.SyncVectorEnv([lambda: Telling((2,))], autoreset_mode=mode)  # noqa: E731
+    first, second = runner(env, callbacks_class=Watching).sample(num_timesteps=4)
+    assert [tuple(info.pop("at")) for info in first.get_infos()] == [(0, 0), (0, 1), (0, 2)]
+    assert [tuple(info.pop("at")) for info in second.get_infos()] == [(1, 0), (1, 1), (1, 2)]
+    assert not any(second.get_infos()), "nothing of the episode before"
+
+
+def test_older_weights_do_not_change_the_number_of_the_weights() -> None:
+    tested = runner()
+    tested.set_state({"rl_module": {"logits": [1.0, 1.0]}, "weights_seq_no": 5})
+    tested.set_state({"rl_module": {"logits": [2.0, 2.0]}, "weights_seq_no": 3})
+    assert tested.module.logits.tolist() == [1.0, 1.0]
+    assert tested.collect(env_steps=1).weights_seq == 5
+
+
+def test_chunks_are_kept_only_for_callbacks_at_ends(log: list[Any]) -> None:
+    class Steps(RLlibCallback):
+        def on_episode_step(self, **kwargs: Any) -> None:
+            pass
+
+    kept = []
+    for callbacks in (Steps, Watching):
+        tested = runner(vector([(100,)], AutoresetMode.SAME_STEP), callbacks_class=callbacks)
+        for _ in range(3):
+            tested.collect(env_steps=2)
+        assert tested._episode_loop is not None
+        kept.append(len(tested._episode_loop._chunks[0]))
+    assert kept == [0, 3]

@@ -293,3 +293,28 @@ def test_lookbacks_and_episodes_without_steps_are_left_out_of_a_rollout() -> Non
     rollout = to_rollout([two])
     assert rollout.columns["obs"].tolist() == [3]
     assert rollout.segments.t_started.tolist() == [3]
+
+
+def test_chunks_that_are_views_join_with_all_infos() -> None:
+    first, second = episode(2), episode(4)[2:]
+    rollouts = [to_rollout([first]), to_rollout([second])]
+    one, other = (SingleAgentEpisode.views_of(rollout)[0] for rollout in rollouts)
+    one.concat_episode(other)
+    assert one.get_infos() == [{}, {"i": 1}, {"i": 2}, {"i": 3}, {"i": 4}]
+
+
+def test_dicts_are_written_by_their_keys() -> None:
+    observations = [{"a": np.zeros(1), "b": np.ones(1)}] * 2
+    tested = SingleAgentEpisode(observations=observations, actions=[0], rewards=[0.0]).to_numpy()
+    tested.set_observations(at_indices=-1, new_data={"b": np.array([3.0]), "a": np.array([2.0])})
+    assert {name: value.item() for name, value in tested.get_observations(-1).items()} == {"a": 2, "b": 3}
+
+
+def test_an_episode_of_a_state_grows_by_itself() -> None:
+    tested = episode(2)
+    copied = SingleAgentEpisode.from_state(tested.get_state())
+    copied.add_env_step(3, 12, 2.5, extra_model_outputs={"action_logp": -2.0})
+    copied.custom_data["x"] = 1
+    tested.validate()
+    assert tested.get_observations() == [0, 1, 2]
+    assert not tested.custom_data

@@ -157,3 +157,9 @@ def test_frameworks() -> None:
         try_import_jax(error=True)
     with pytest.raises(ValueError, match="torch"):
         convert_to_tensor([1], "tf2")
+
+
+def test_arrays_that_torch_does_not_take_are_copied() -> None:
+    backwards = functions.convert_to_torch_tensor(np.arange(3)[::-1])
+    assert backwards.tolist() == [2, 1, 0]
+    assert functions.convert_to_torch_tensor(np.array([70_000], np.uint32)).dtype == torch.int64

@@ -63,7 +63,7 @@ class StatsBase(abc.ABC):
         self.is_root = is_root
         self.is_leaf = is_leaf
         self.latest_merged: Any = None
-        self._started: dict[int, float] | None = None  # by thread
+        self._started: dict[int, list[float]] | None = None  # by thread; the innermost block's is the last
 
     @property
     def has_throughputs(self) -> bool:
@@ -155,16 +155,20 @@ class StatsBase(abc.ABC):
             )
 
     def __enter__(self) -> Self:
-        """Starts the clock whose time `__exit__` pushes, in seconds. Threads have a clock each."""
+        """Starts the clock whose time `__exit__` pushes, in seconds. Each thread has its own; blocks may be nested."""
         if self._started is None:
             self._started = {}
-        self._started[threading.get_ident()] = time.perf_counter()
+        self._started.setdefault(threading.get_ident(), []).append(time.perf_counter())
         return self
 
     def __exit__(self, *error: object) -> None:
         stopped = time.perf_counter()
         assert self._started is not None
-        self.push(stopped - self._started.pop(threading.get_ident()))
+        thread = threading.get_ident()
+        began = self._started[thread].pop()
+        if not self._started[thread]:
+            del self._started[thread]
+        self.push(stopped - began)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

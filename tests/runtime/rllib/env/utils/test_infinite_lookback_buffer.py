@@ -10,7 +10,8 @@ from gymnasium import spaces
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer, one_hot_by_space, unbatch
+from runtime.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer, one_hot_by_space
+from runtime.rllib.utils.spaces.space_utils import unbatch
 
 
 def buffer(as_arrays: bool) -> InfiniteLookbackBuffer:
@@ -181,3 +182,27 @@ def test_state_and_equality(as_arrays: bool) -> None:
 
 def test_unbatch() -> None:
     assert unbatch({"a": np.array([1, 2])}) == [{"a": 1}, {"a": 2}]
+
+
+def test_floats_are_not_cut_to_the_integers_of_an_image() -> None:
+    image = np.full((2, 2), 200, np.uint8)
+    tested = InfiniteLookbackBuffer(np.stack([image, image]))
+    tested.set(image / np.float32(255), at_indices=0)
+    assert np.allclose(tested.get(0), 200 / 255)
+    assert np.allclose(tested.get(1), 200)
+    counts = InfiniteLookbackBuffer(np.array([1, 2]))
+    counts.append(0.5)
+    assert counts.get().tolist() == [1, 2, 0.5]
+    images = InfiniteLookbackBuffer(np.stack([image, image]))
+    images.set(image, at_indices=0)
+    images.append(image)
+    assert images.get().dtype == np.uint8
+
+
+def test_arrays_of_tuples_survive_formats_without_tuples() -> None:
+    tested = InfiniteLookbackBuffer([(0, np.zeros(1)), (1, np.ones(1)), (2, np.ones(1))])
+    tested.finalize()
+    state = tested.get_state()
+    copied = InfiniteLookbackBuffer.from_state({**state, "data": [*state["data"]]})
+    assert len(copied) == 3
+    assert copied.get(2)[0] == 2

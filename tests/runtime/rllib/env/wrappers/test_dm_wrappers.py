@@ -79,3 +79,17 @@ def test_a_task_of_the_control_suite() -> None:
         assert truncated == (step == 249), "1,000 steps of the simulation"
     assert info["discount"] == 1.0
     env.close()
+
+
+def test_a_task_that_ends_by_itself_terminates() -> None:
+    pytest.importorskip("dm_control")
+    from runtime.rllib.env.wrappers.dm_control_wrapper import DMCEnv
+
+    env = DMCEnv("lqr", "lqr_2_1")
+    env.reset(seed=1)
+    physics = env._env.physics
+    with physics.reset_context():
+        physics.set_state(np.zeros_like(physics.get_state()))  # the goal
+    _, _, terminated, truncated, info = env.step(np.zeros(1))
+    assert (terminated, truncated, info["discount"]) == (True, False, 0.0)
+    env.close()

@@ -124,3 +124,11 @@ def test_a_flexible_dict_grows() -> None:
         space["c"] = 3
     with pytest.raises(ValueError, match="not both"):
         FlexDict({}, a=gym.spaces.Discrete(2))
+
+
+def test_a_dimension_with_one_value_stays_a_number() -> None:
+    space = gym.spaces.Box(np.array([0.0, 3.0], np.float32), np.array([4.0, 3.0], np.float32))
+    action = np.array([1.0, 3.0], np.float32)
+    scaled = normalize_action(action, space)
+    assert scaled.tolist() == [-0.5, -1.0]
+    assert unsquash_action(scaled, space).tolist() == [1.0, 3.0]
