@@ -97,7 +97,7 @@ class Configurations:
         start, declared = read_config(config)
         async with self._turn:
             self._request(start)
-            await self._ask(Announce([announced(each) for each in declared]))
+            await self._ask(Announce([announced(each) for each in declared], config.get("target_capacity")))
             if self._building is not None:  # what it builds is out of date, or deleted
                 self._building.cancel()
             packages = packages_in(json.dumps(declared, default=str))

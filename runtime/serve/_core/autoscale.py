@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from runtime.serve._core.capacity import FULL, Capacity, Direction
 from runtime.serve._core.published import REPEAT_S
 from runtime.serve.config import AggregationFunction, AutoscalingConfig, AutoscalingContext
 
@@ -163,6 +164,7 @@ class Scaler:
     ) -> None:
         self.config = config
         self.policy = policy
+        self.capacity = FULL
         self.history = History(now, config.look_back_period_s)
         self.last_up_s: float | None = None
         self.last_down_s: float | None = None
@@ -176,16 +178,24 @@ class Scaler:
     def first(self) -> int:
         """How many replicas a new deployment has."""
         initial = self.config.initial_replicas
-        return self.config.min_replicas if initial is None else initial
+        return self.capacity.of(self.config.min_replicas if initial is None else initial)
 
-    def change(self, config: AutoscalingConfig, policy: Policy | None) -> None:
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Least and most replicas. While the capacity grows, there are as many as a new deployment would have."""
+        if self.capacity.direction is Direction.UP:
+            return self.first, self.capacity.of(self.config.max_replicas)
+        return self.capacity.of(self.config.min_replicas), self.capacity.of(self.config.max_replicas)
+
+    def change(self, config: AutoscalingConfig, policy: Policy | None, capacity: Capacity) -> None:
         """Another configuration for the same deployment."""
-        self.config, self.policy = config, policy
+        self.config, self.policy, self.capacity = config, policy, capacity
         self.history.keep_s = config.look_back_period_s
 
     def clamp(self, wanted: int) -> int:
         """Within the bounds."""
-        return max(self.config.min_replicas, min(self.config.max_replicas, wanted))
+        low, high = self.bounds
+        return max(low, min(high, wanted))
 
     def decide(self, now: float, wanted: int, running: Sequence[str]) -> Decision:
         """What is wanted now.
@@ -235,6 +245,7 @@ class Scaler:
         if self.policy is None:
             return total / config.get_target_ongoing_requests()
         app, deployment = self._place
+        low, high = self.bounds
         context = AutoscalingContext(
             deployment_id=self._place,
             deployment_name=deployment,
@@ -246,8 +257,8 @@ class Scaler:
             total_queued_requests=lambda: history.measured(now, look_back_s, how, lambda step: step.queued),
             aggregated_metrics=lambda: _aggregated(history.raw(now, look_back_s), how),
             raw_metrics=lambda: self._with_wall_times(history.raw(now, look_back_s)),
-            capacity_adjusted_min_replicas=config.min_replicas,
-            capacity_adjusted_max_replicas=config.max_replicas,
+            capacity_adjusted_min_replicas=low,
+            capacity_adjusted_max_replicas=high,
             policy_state=dict(self._state),
             last_scale_up_time=self._wall_s(self.last_up_s),
             last_scale_down_time=self._wall_s(self.last_down_s),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from typing import Any
 
 import msgspec
@@ -31,6 +31,7 @@ from runtime._extension.news import NodeChanged
 from runtime.serve._core import requests, view, waiting
 from runtime.serve._core.application import ApplicationInput
 from runtime.serve._core.apps import App, Kept
+from runtime.serve._core.capacity import FULL, Capacity
 from runtime.serve._core.effects import Adopt, Put
 from runtime.serve._core.fleet import Fleet
 from runtime.serve._core.ingresses import Ingresses
@@ -46,7 +47,7 @@ from runtime.serve._core.published import (
     load_targets,
     targets_key,
 )
-from runtime.serve._core.recovered import CONFIG, Recovered
+from runtime.serve._core.recovered import CAPACITY, CONFIG, Recovered
 from runtime.serve._core.replica import Replica, ReplicaRecord
 from runtime.serve._core.specs import ApplicationSpec
 from runtime.serve._core.states import ApplicationStatus, ReplicaState
@@ -75,6 +76,7 @@ class ServeController:
         self.world = world
         self.apps: dict[str, App] = {}
         self.ingresses = Ingresses(world)
+        self.capacity = FULL  # of declared applications
         self.routes = Routes(0, [])
         self._recovered = recovered or Recovered({})
         self._waiters: dict[int, Any] = {}
@@ -211,7 +213,9 @@ class ServeController:
                             self._touch(fleet)
                 return effects
             case requests.Look():
-                return [Reply(number, view.details(self.apps, self.ingresses, self.world, now))]
+                return [
+                    Reply(number, view.details(self.apps, self.ingresses, self.capacity, self.world, now))
+                ]
             case requests.Find(name, deployment):
                 return [Reply(number, self._name_of(name, deployment))]
             case requests.Configure() | requests.Deploy() | requests.Announce() if self.ingresses.is_leaving:
@@ -224,7 +228,7 @@ class ServeController:
                 if error:
                     return [Reply(number, error=Refused(error))]
                 effects = [effect for spec in specs for effect in self._deploy(spec, now)]
-            case requests.Announce(specs):
+            case requests.Announce(specs, percent):
                 names = {spec.name for spec in specs}
                 others = [
                     name
@@ -234,7 +238,8 @@ class ServeController:
                 error = self._conflict(specs, others)
                 if error:
                     return [Reply(number, error=Refused(error))]
-                effects = [effect for name in others for effect in self._delete(name, now)]
+                effects = self._set_capacity(percent, names, now)
+                effects += [effect for name in others for effect in self._delete(name, now)]
                 effects += [effect for spec in specs for effect in self._announce(spec, now)]
                 return [Reply(number), *effects]
             case requests.Spoil(name, message):
@@ -295,14 +300,38 @@ class ServeController:
         for deployment in spec.deployments:
             fleet = known.pop(deployment.name, None)
             if fleet is None:
-                fleet = Fleet(spec.name, deployment, spec.runtime_env, self.world, now)
+                fleet = Fleet(
+                    spec.name, deployment, spec.runtime_env, self.world, now, self._capacity_of(spec)
+                )
                 effects += [*self._after_tombstone(fleet), *fleet.scale(now)]
             else:
+                fleet.capacity = self._capacity_of(spec)
                 effects += fleet.deploy(deployment, spec.runtime_env, now)
             fleets[deployment.name] = fleet
             self._touch(fleet)
         app.fleets, app.leaving = fleets, known
         return [app.keep(), *effects]
+
+    def _set_capacity(self, percent: float | None, names: Set[str], now: float) -> list[Effect]:
+        """What runs has it at once; what is built, when it is deployed."""
+        declared = {
+            name: app
+            for name, app in self.apps.items()
+            if app.spec.source == "declarative" and not app.leaves
+        }
+        before, self.capacity = self.capacity, self.capacity.changed(percent, declared.keys(), names)
+        if self.capacity == before:
+            return []
+        effects: list[Effect] = [Put(CAPACITY, pickle.dumps(self.capacity))]
+        for app in declared.values():
+            for fleet in app.fleets.values():
+                fleet.capacity = self.capacity
+                effects += fleet.deploy(fleet.spec, app.spec.runtime_env, now)
+                self._touch(fleet)
+        return effects
+
+    def _capacity_of(self, spec: ApplicationSpec) -> Capacity:
+        return self.capacity if spec.source == "declarative" else FULL
 
     def _announce(self, spec: ApplicationSpec, now: float) -> list[Effect]:
         """It is being built in a task. Its previous version keeps running."""
@@ -506,6 +535,8 @@ class ServeController:
         options = left.values.get(b"options")
         if options is not None:
             self.ingresses.options = pickle.loads(options)
+        if CAPACITY in left.values:
+            self.capacity = pickle.loads(left.values[CAPACITY])
         routes = left.values.get(ROUTES)
         if routes is not None:
             self.routes = load_routes(routes)
@@ -538,7 +569,10 @@ class ServeController:
         targets = self._recovered.below("targets")
         for specs, fleets in ((kept.spec.deployments, app.fleets), (kept.leaving, app.leaving)):
             for spec in specs:
-                fleet = fleets[spec.name] = Fleet(name, spec, kept.spec.runtime_env, self.world, now)
+                capacity = self._capacity_of(kept.spec)
+                fleet = fleets[spec.name] = Fleet(
+                    name, spec, kept.spec.runtime_env, self.world, now, capacity
+                )
                 place = f"{name}\0{spec.name}"
                 published = targets.get(place)
                 fleet.restore(

@@ -23,6 +23,7 @@ from runtime._controllers.controller import (
 )
 from runtime.serve._core import creation, rollout, waiting
 from runtime.serve._core.autoscale import Scaler
+from runtime.serve._core.capacity import FULL, Capacity
 from runtime.serve._core.deployment import DeploymentInput, DeploymentState
 from runtime.serve._core.effects import Put, RemoveGroup
 from runtime.serve._core.failures import Failures
@@ -44,12 +45,21 @@ KILL_S = 5.0
 class Fleet:
     """See the module. Its events are routed to it by the controller; `reconcile` follows each of them."""
 
-    def __init__(self, app: str, spec: DeploymentSpec, env: dict[str, Any], world: World, now: float) -> None:
+    def __init__(
+        self,
+        app: str,
+        spec: DeploymentSpec,
+        env: dict[str, Any],
+        world: World,
+        now: float,
+        capacity: Capacity = FULL,
+    ) -> None:
         self.app = app
         self.spec = spec
         self.state = DeploymentState(f"{app}#{spec.name}")
         self.replicas: dict[str, Replica] = {}
         self.is_leaving = False
+        self.capacity = capacity  # counts from the next `deploy` on
         self.scaler: Scaler | None = None
         self.published: Targets | None = None
         self.epoch = 0
@@ -143,16 +153,17 @@ class Fleet:
         self._policy_error = self._policy_failure = ""
         if options.autoscaling is None:
             had, self.scaler = self.scaler is not None, None
-            self._wanted = options.num_replicas or 1
+            self._wanted = self.capacity.of(options.num_replicas or 1)
             return [Put(self.wanted_key, None), Sleep(("scale", self.app, self.name), -1)] if had else []
         scaler, self._policy_error = scaler_of(self.app, self.spec, now, self._world.wall_offset_s)
+        scaler.capacity = self.capacity
         if self.scaler is None:
             self.scaler = scaler
             self._wanted = scaler.first
         else:
-            self.scaler.change(scaler.config, scaler.policy)
+            self.scaler.change(scaler.config, scaler.policy, scaler.capacity)
             self._wanted = self.scaler.clamp(self._wanted)
-        return self.scale(now)
+        return [Put(self.wanted_key, str(self._wanted).encode()), *self.scale(now)]
 
     # ------------------------------------------------------------ load
 

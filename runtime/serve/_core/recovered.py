@@ -6,6 +6,8 @@ import msgspec
 
 CONFIG = b"config"
 """Key of a configuration whose applications are being built."""
+CAPACITY = b"capacity"
+"""Key of the `Capacity` of declared applications."""
 
 
 class Recovered(msgspec.Struct, frozen=True):

@@ -18,9 +18,10 @@ class Deploy(msgspec.Struct, frozen=True):
 
 class Announce(msgspec.Struct, frozen=True):
     """These applications are being built: they have no deployments yet. `Deploy` or `Spoil` follows for each. They are
-    all that is declared: other declared applications are deleted."""
+    all that is declared: other declared applications are deleted. `capacity`: in percent, see `Capacity`."""
 
     specs: list[ApplicationSpec]
+    capacity: float | None = None
 
 
 class Spoil(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from runtime.serve._core.apps import App
+from runtime.serve._core.capacity import Capacity
 from runtime.serve._core.creation import reserved
 from runtime.serve._core.fleet import Fleet
 from runtime.serve._core.ingresses import Ingress, Ingresses
@@ -16,7 +17,9 @@ from runtime.serve._core.world import World
 from runtime.serve.config import ProxyLocation
 
 
-def details(apps: Mapping[str, App], ingresses: Ingresses, world: World, now: float) -> dict[str, Any]:
+def details(
+    apps: Mapping[str, App], ingresses: Ingresses, capacity: Capacity, world: World, now: float
+) -> dict[str, Any]:
     """What `GET /api/serve/applications/` shows."""
     options = ingresses.options
     http, grpc, location = options if options is not None else ({}, {}, ProxyLocation.EveryNode.value)
@@ -27,7 +30,7 @@ def details(apps: Mapping[str, App], ingresses: Ingresses, world: World, now: fl
         "grpc_options": grpc,
         "proxies": {node: _ingress(world, ingress) for node, ingress in ingresses.by_node.items()},
         "applications": {name: _app(world, app, now) for name, app in apps.items()},
-        "target_capacity": None,
+        "target_capacity": capacity.percent,
     }
 
 

@@ -260,8 +260,10 @@ class ServeDeploySchema(ConfigSchema):
         nested(self, "logging_config", LoggingConfig.model_validate)
         nested_list(self, "applications", ServeApplicationSchema.model_validate)
         assert self.applications is not None
-        if self.target_capacity is not None:
-            raise ValueError("target_capacity is not supported: set num_replicas of the deployments.")
+        percent = self.target_capacity
+        is_number = isinstance(percent, int | float) and not isinstance(percent, bool)
+        if percent is not None and not (is_number and 0 <= percent <= 100):
+            raise ValueError(f"target_capacity must be a percentage from 0 to 100, not {percent!r}.")
         if self.tracing_config is not None and self.tracing_config.get("enabled", True):
             raise ValueError("tracing_config is not supported: requests pass on the header traceparent.")
         _check_unique("applications", [each.name for each in self.applications])

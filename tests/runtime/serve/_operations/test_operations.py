@@ -48,6 +48,11 @@ def put(*applications: dict[str, Any]) -> rest.Answer:
     return rest.answer("PUT", APPLICATIONS, {}, json.dumps({"applications": list(applications)}).encode())
 
 
+def put_part(percent: float, *applications: dict[str, Any]) -> rest.Answer:
+    body = {"applications": list(applications), "target_capacity": percent}
+    return rest.answer("PUT", APPLICATIONS, {}, json.dumps(body).encode())
+
+
 def app(name: str = "a", **more: Any) -> dict[str, Any]:
     return {"name": name, "import_path": f"{PROGRAMS}:single", "route_prefix": f"/{name}", **more}
 
@@ -174,3 +179,21 @@ def test_run_of_an_import_path(port: int) -> None:
     assert done.exit_code == 0, done.output
     assert get(port, "/one") == (200, "hello hello hello")
     serve.delete("one")
+
+
+def test_a_part_of_the_replicas_and_then_all(port: int) -> None:
+    four = app(deployments=[{"name": "Greeter", "num_replicas": 4}])
+    assert put_part(-1, four).status == 400
+    assert put_part(50, four).status == 200
+    eventually(lambda: status() == "RUNNING")
+    half = replicas()
+    assert len(half) == 2
+    assert serve.status().target_capacity == details().target_capacity == 50
+    assert put_part(100, four).status == 200
+    eventually(lambda: status() == "RUNNING" and len(replicas()) == 4)
+    assert set(half) < set(replicas())
+    assert put_part(0, four).status == 200
+    eventually(lambda: status() == "RUNNING" and not replicas())
+    assert put_part(50, four).status == 200
+    eventually(lambda: status() == "RUNNING" and len(replicas()) == 2)
+    assert get(port, "/a")[0] == 200

@@ -80,7 +80,10 @@ def test_what_is_given_is_dumped_and_nothing_else() -> None:
             {"applications": [], "logging_config": {"log_level": "LOUD"}},
             "logging_config: log_level must be one",
         ),
-        ({"applications": [], "target_capacity": 50}, "target_capacity is not supported"),
+        (
+            {"applications": [], "target_capacity": 101},
+            "target_capacity must be a percentage from 0 to 100, not 101",
+        ),
         (
             of(num_replicas=-1),
             "applications[0] (text).deployments[0] (Model): num_replicas must be at least 1",
