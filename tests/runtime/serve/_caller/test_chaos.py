@@ -8,7 +8,7 @@ import random
 import pytest
 
 from runtime.exceptions import ActorDiedError
-from tests.runtime.serve._caller.test_queue import Site, a_site, call, until, value
+from tests.runtime.serve._caller.site import Site, a_site, call, until, value
 from tests.runtime.serve.stand_ins import StandIn
 
 CALLS = 60

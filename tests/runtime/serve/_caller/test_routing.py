@@ -17,7 +17,7 @@ from runtime.serve.request_router import (
     PowerOfTwoChoicesRequestRouter,
     RequestRouter,
 )
-from tests.runtime.serve._caller.test_queue import Site, ask, call, on_a_site, until, value
+from tests.runtime.serve._caller.site import Site, ask, call, on_a_site, until, value
 
 
 class Config:

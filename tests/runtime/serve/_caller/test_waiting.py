@@ -8,7 +8,7 @@ import pytest
 
 from runtime.serve._caller import queue as queues
 from runtime.serve.exceptions import BackPressureError
-from tests.runtime.serve._caller.test_queue import a_site, call, on_a_site, until
+from tests.runtime.serve._caller.site import a_site, call, on_a_site, until
 
 
 @on_a_site
