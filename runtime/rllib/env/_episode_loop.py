@@ -112,7 +112,8 @@ class EpisodeLoop:
             return runner.as_module_actions(for_env), for_env, {}
         timestep = runner.num_env_steps_sampled_lifetime + steps * (runner.config.num_env_runners or 1)
         if runner.env_to_module is None:
-            columns, for_env = runner.acting.act(self._observations, explore, timestep)
+            with runner.metrics.log_time(names.RLMODULE_INFERENCE_TIMER):
+                columns, for_env = runner.acting.act(self._observations, explore, timestep)
             actions = columns.pop(Columns.ACTIONS)
             return actions, runner.bounded(actions) if for_env is None else for_env, columns
         import torch

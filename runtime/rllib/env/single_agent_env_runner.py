@@ -323,7 +323,7 @@ class SingleAgentEnvRunner(EnvRunner):
         assert lanes is not None
         clock, next_step = time.perf_counter, self.autoreset == "NEXT_STEP"
         runners = self.config.num_env_runners or 1
-        lifetime = self.num_env_steps_sampled_lifetime
+        first = self.num_env_steps_sampled_lifetime
         if env_steps is not None:  # with some room for steps that only reset
             steps = math.ceil(env_steps / self.num_envs)
             lanes.expect(steps + steps // 8 + 2 if next_step else steps)
@@ -334,7 +334,8 @@ class SingleAgentEnvRunner(EnvRunner):
                 columns = {Columns.ACTIONS: self.as_module_actions(actions)}
             else:
                 assert acting is not None
-                columns, actions = acting.act(lanes.observations, explore, lifetime + lanes.rows * runners)
+                with self.metrics.log_time(names.RLMODULE_INFERENCE_TIMER):
+                    columns, actions = acting.act(lanes.observations, explore, first + lanes.rows * runners)
                 if actions is None:
                     actions = columns[Columns.ACTIONS]
                     if for_env is not None:
@@ -420,7 +421,8 @@ class SingleAgentEnvRunner(EnvRunner):
     def _reset_env(self) -> tuple[Any, Any]:
         while True:
             try:
-                observations, infos = self.env.reset(seed=None if self._is_seeded else self._seed)
+                with self.metrics.log_time(names.ENV_RESET_TIMER):
+                    observations, infos = self.env.reset(seed=None if self._is_seeded else self._seed)
             except Exception as error:
                 self._remake(error)
                 continue
@@ -435,7 +437,8 @@ class SingleAgentEnvRunner(EnvRunner):
             Exception: of the step, if failed environments are not to be made anew, or too many failed in a row.
         """
         try:
-            result: tuple[Any, ...] = self.env.step(actions)
+            with self.metrics.log_time(names.ENV_STEP_TIMER):
+                result: tuple[Any, ...] = self.env.step(actions)
         except Exception as error:
             self._remake(error)
         else:
