@@ -29,6 +29,7 @@ _PUBLIC = {
     "runtime.tune._api.simulate": ("simulate",),
     "runtime.tune._api.trainable": (
         "Trainable",
+        "TrainingResult",
         "register_trainable",
         "with_parameters",
         "with_resources",

@@ -207,6 +207,7 @@ class Algorithm(Checkpointable, Trainable):
         result = self.step()
         self._iteration += 1
         result = self._filler.filled(result, self._iteration, time.perf_counter() - started)
+        self._latest_result = result
         self.log_result(result)
         return result
 
@@ -486,10 +487,6 @@ class Algorithm(Checkpointable, Trainable):
             if group is not None:
                 group.sync_env_runner_states(config=group.config, env_steps_sampled=self._sampled())
         self._callbacks.call("on_checkpoint_loaded", algorithm=self)
-
-    def save(self, checkpoint_dir: str | None = None) -> str:
-        """The same as `save_to_path`, which newer programs call."""
-        return self.save_to_path(checkpoint_dir)
 
     def save_checkpoint(self, checkpoint_dir: str) -> None:
         """Saves everything in a folder; for experiments."""

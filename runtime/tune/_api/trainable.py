@@ -2,21 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import os
 import pickle
+import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import runtime
 from runtime import cloudpickle
+from runtime.train._api.checkpoint import Checkpoint
 from runtime.tune._api.resources import PlacementGroupFactory, resources_to_factory
 
 if TYPE_CHECKING:
     from runtime.tune._run.place import TrialPlace
 
 _DICT = "_dict_checkpoint.pkl"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingResult:
+    """What `Trainable.save` gives.
+
+    Attributes:
+        checkpoint: the folder with the state.
+        metrics: the latest result of `train()`; empty before the first.
+    """
+
+    checkpoint: Checkpoint
+    metrics: dict[str, Any]
 
 
 class Trainable:
@@ -32,6 +48,7 @@ class Trainable:
     config: dict[str, Any]
     _place: TrialPlace | None = None
     _iteration = 0
+    _latest_result: dict[str, Any] | None = None
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self._begin(config or {}, None)
@@ -111,18 +128,30 @@ class Trainable:
         result = self.step()
         self._iteration += 1
         result = {"training_iteration": self._iteration, "done": False, **result}
+        self._latest_result = result
         self.log_result(result)
         return result
 
-    def save(self, checkpoint_dir: str) -> str:
-        """Saves the state in a folder; returns its path."""
-        os.makedirs(checkpoint_dir, exist_ok=True)
-        self._save(checkpoint_dir)
-        return checkpoint_dir
+    def save(self, checkpoint_dir: str | None = None) -> TrainingResult:
+        """Saves the state in a folder, a new temporary one by default.
 
-    def restore(self, checkpoint_dir: str) -> None:
-        """Restores the state that `save` has saved."""
-        self._load(checkpoint_dir)
+        Returns:
+            The checkpoint, and the latest result. `restore` takes it.
+        """
+        folder = checkpoint_dir or tempfile.mkdtemp(prefix="checkpoint-")
+        os.makedirs(folder, exist_ok=True)
+        self._save(folder)
+        return TrainingResult(Checkpoint.from_directory(folder), self._latest_result or {})
+
+    def restore(self, checkpoint_path: str | os.PathLike[str] | Checkpoint | TrainingResult) -> None:
+        """Restores the state that `save` has saved: takes what it returned, the checkpoint, or the folder."""
+        if isinstance(checkpoint_path, TrainingResult):
+            checkpoint_path = checkpoint_path.checkpoint
+        if isinstance(checkpoint_path, Checkpoint):
+            with checkpoint_path.as_directory() as folder:
+                self._load(folder)
+        else:
+            self._load(os.fspath(checkpoint_path))
 
     def stop(self) -> None:
         """Ends it, outside of an experiment."""

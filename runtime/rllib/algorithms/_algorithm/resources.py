@@ -24,8 +24,6 @@ def request(config: Config) -> PlacementGroupFactory:
         cpus = 0 if config.num_gpus_per_learner else 1
     learner = {"CPU": cpus, "GPU": config.num_gpus_per_learner, **config.custom_resources_per_learner}
     bundles += [learner] * config.num_learners
-    if config.num_aggregator_actors_per_learner:
-        bundles += [{"CPU": 1}] * (config.num_aggregator_actors_per_learner * max(config.num_learners, 1))
     if config.offline_evaluation_interval and config.num_offline_eval_runners:
         offline = {
             "CPU": config.num_cpus_per_offline_eval_runner,

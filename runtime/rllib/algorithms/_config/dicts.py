@@ -53,15 +53,20 @@ class DictSettings(Settings):
 
     @classmethod
     def overrides(cls, **kwargs: Any) -> dict[str, Any]:
-        """Checked settings for `algorithm_config_overrides_per_module` and `evaluation_config`.
+        """Checked settings for `algorithm_config_overrides_per_module` and `evaluation_config`, by their names as
+        attributes or in dicts.
 
         Raises:
             KeyError: there is no such setting.
+            ValueError: it belongs to the old API stack.
         """
         default = cls()
+        known = default.to_dict().keys()
         for name in kwargs:
-            if name not in default:
-                near = difflib.get_close_matches(name, default.to_dict(), n=1)
+            if name in REPLACED and name not in known:
+                raise ValueError(f"The setting {name!r} belongs to the old API stack. Use {REPLACED[name]}.")
+            if name not in default and name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
                 hint = f" Did you mean {near[0]!r}?" if near else ""
                 raise KeyError(f"{cls.__name__} has no setting {name!r}.{hint}")
         return kwargs

@@ -84,7 +84,8 @@ class APPOConfig(IMPALAConfig):
             kl_coeff: its coefficient at first.
             kl_target: the coefficient grows above twice this divergence, and shrinks below half of it.
             target_network_update_freq: updates of the target network happen each so many times as
-                `circular_buffer_num_batches * circular_buffer_iterations_per_batch` train batches were trained on.
+                `circular_buffer_num_batches * circular_buffer_iterations_per_batch` train batches have come. A batch
+                counts once, however often the circular buffer gives it.
             tau: how far the target network moves towards the network then; 1: all the way.
             target_worker_clipping: bound of the sampling policy's ratio to the target network's policy.
             use_circular_buffer: whether batches are used several times.

@@ -26,7 +26,7 @@ class APPOLearner(IMPALALearner):
             lambda module_id: float(self.config_for_module(module_id).kl_coeff)
         )
         self._latest_kl: dict[ModuleID, Any] = {}  # mean divergence of the latest reported minibatch
-        self._trained: dict[ModuleID, int] = {}  # rows
+        self._trained: dict[ModuleID, int] = {}  # rows of batches that came, however often they were used
         self._last_target_update: dict[ModuleID, int] = {}  # rows then
         config = self.config
         self._buffer: CircularBuffer | None = None

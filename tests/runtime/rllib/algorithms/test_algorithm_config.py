@@ -235,6 +235,9 @@ def test_settings_of_one_module() -> None:
     assert config.get_config_for_module("b") is config.get_config_for_module("b")
     with pytest.raises(KeyError, match="Did you mean 'lr'"):
         PPOConfig.overrides(lrr=1)
+    assert PPOConfig.overrides(**{"lambda": 0.9}) == {"lambda": 0.9}
+    with pytest.raises(ValueError, match="env_runners\\(num_env_runners"):
+        PPOConfig.overrides(num_workers=1)
 
 
 def test_policies_in_all_forms() -> None:

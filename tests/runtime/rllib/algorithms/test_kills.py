@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ pytest.importorskip("torch")
 pytest.importorskip("gymnasium")
 
 import runtime as ray
+from runtime.rllib.algorithms.appo import APPOConfig
 from runtime.rllib.algorithms.ppo import PPOConfig
 from tests.polling import eventually
 
@@ -32,15 +33,30 @@ def pids(group: Any) -> list[int]:
     return found
 
 
-def test_runners_are_killed_at_random_and_the_training_learns(cluster: None) -> None:
+def ppo() -> Any:
+    settings = {"lr": 1e-3, "train_batch_size_per_learner": 1024, "minibatch_size": 256, "num_epochs": 10}
+    return PPOConfig().training(**settings).reporting(min_time_s_per_iteration=0)
+
+
+def appo() -> Any:
+    return (
+        APPOConfig()
+        .training(lr=1e-3, train_batch_size_per_learner=512)
+        .learners(num_learners=0)
+        .reporting(min_time_s_per_iteration=0, min_sample_timesteps_per_iteration=2048)
+    )
+
+
+@pytest.mark.parametrize(("make", "good"), [(ppo, 150), (appo, 60)])
+def test_runners_are_killed_at_random_and_the_training_learns(
+    cluster: None, make: Callable[[], Any], good: float
+) -> None:
     """`RLLIB_KILLS=50` for a long one."""
     config = (
-        PPOConfig()
+        make()
         .environment("CartPole-v1")
         .env_runners(num_env_runners=2, num_envs_per_env_runner=4)
-        .training(lr=1e-3, train_batch_size_per_learner=1024, minibatch_size=256, num_epochs=10)
         .fault_tolerance(restart_failed_env_runners=True)
-        .reporting(min_time_s_per_iteration=0)
         .debugging(seed=1)
     )
     chance = random.Random(1)
@@ -48,7 +64,7 @@ def test_runners_are_killed_at_random_and_the_training_learns(cluster: None) -> 
     try:
         group = algorithm.env_runner_group
         killed, iterations, best = 0, 0, 0.0
-        while killed < KILLS or (best < 150 and iterations < 60):
+        while killed < KILLS or (best < good and iterations < 60):
             if killed < KILLS and chance.random() < 0.7:
                 victims = pids(group)
                 if victims:
@@ -59,7 +75,7 @@ def test_runners_are_killed_at_random_and_the_training_learns(cluster: None) -> 
             iterations += 1
             assert result["num_env_steps_sampled_lifetime"] > before
             best = max(best, result["env_runners"].get("episode_return_mean", 0.0))
-        assert best >= 150, f"mean return {best} after {iterations} iterations"
+        assert best >= good, f"mean return {best} after {iterations} iterations"
         assert eventually(lambda: len(pids(group)) == 2, 30.0)
         assert group.num_remote_worker_restarts() >= KILLS
     finally:

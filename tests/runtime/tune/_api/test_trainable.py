@@ -66,7 +66,7 @@ def test_what_cannot_be_tuned_says_why() -> None:
 def test_a_class_works_by_itself(tmp_path: pathlib.Path) -> None:
     one = Counter({"from": 5})
     assert one.train() == {"training_iteration": 1, "done": False, "number": 6}
-    assert one.save(str(tmp_path / "c")) == str(tmp_path / "c")
+    assert one.save(str(tmp_path / "c")).checkpoint.path == str(tmp_path / "c")
     other = Counter()
     other.restore(str(tmp_path / "c"))
     assert other.train()["number"] == 7

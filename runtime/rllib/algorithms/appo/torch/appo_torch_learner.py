@@ -38,6 +38,9 @@ class APPOTorchLearner(APPOLearner, IMPALATorchLearner):
         shuffle: bool,
     ) -> Iterator[Batch]:
         """Minibatches of kept batches, chosen at random: for each that comes, as many uses as one may have."""
+        for module_id, columns in batch.items():
+            rows = int(self._steps_in(columns)) * num_epochs
+            self._trained[module_id] = self._trained.get(module_id, 0) + rows
         batches = [batch]
         if self._buffer is not None:
             self._buffer.add(batch)
@@ -46,9 +49,6 @@ class APPOTorchLearner(APPOLearner, IMPALATorchLearner):
             uses = self._buffer.iterations_per_batch if self._buffer.is_full else 1
             batches = [each for each in (self._buffer.sample() for _ in range(uses)) if each is not None]
         for each in batches:
-            for module_id, columns in each.items():
-                rows = int(self._steps_in(columns)) * num_epochs
-                self._trained[module_id] = self._trained.get(module_id, 0) + rows
             yield from super()._minibatches(each, num_total_minibatches, num_epochs, minibatch_size, shuffle)
 
     def compute_loss_for_module(
