@@ -332,8 +332,10 @@ class _Request(_Relay):
         more = True
         while more:
             part = await self._receive()
-            if part["type"] == "http.disconnect":
-                return  # the connection tells `leave`, or the response is complete
+            if part["type"] == "http.disconnect":  # the connection tells `leave`, or the response is complete
+                if not self._notices_leaving and self._scope["state"]["connection"].transport.is_closing():
+                    self.leave()  # even so: the rest of the body will never come
+                return
             more = part["more_body"]
             await exchange.send(part["body"], more)
 
