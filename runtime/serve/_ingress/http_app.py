@@ -333,7 +333,7 @@ class _Request(_Relay):
         while more:
             part = await self._receive()
             if part["type"] == "http.disconnect":  # the connection tells `leave`, or the response is complete
-                if not self._notices_leaving and self._scope["state"]["connection"].transport.is_closing():
+                if not self._notices_leaving:
                     self.leave()  # even so: the rest of the body will never come
                 return
             more = part["more_body"]

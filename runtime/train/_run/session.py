@@ -172,9 +172,15 @@ class Session:
         """Waits for the uploads that are under way.
 
         Raises:
+            TimeoutError: they have not ended in time.
             Exception: one has failed.
         """
-        self._uploads.drain(timeout_s)
+        if not self._uploads.drain(timeout_s):
+            raise TimeoutError(
+                f"Rank {self.context.get_world_rank()} still uploads a checkpoint to {self.context.storage.path} "
+                f"{timeout_s:g} s after its training function has returned, so the checkpoint was given up. See "
+                "whether the storage answers, or report larger checkpoints less often."
+            )
         with self._lock:
             error, self._upload_error = self._upload_error, None
         if error is not None:

@@ -117,7 +117,8 @@ class Worker:
             has_ended = False
             while not has_ended:
                 batch = own.take()
-                has_ended = isinstance(batch[-1], Returned)
+                # The end of an upload may be reported after that of the function.
+                has_ended = any(isinstance(record, Returned) for record in batch)
                 yield from _items(batch, own)
                 streams.flush()
                 own.have_left(len(batch))

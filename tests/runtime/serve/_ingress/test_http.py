@@ -194,6 +194,20 @@ def test_a_request_whose_body_will_never_be_whole_ends_even_so(serve: Serve) -> 
     assert served.replica.cancelled == 1
 
 
+def test_a_request_whose_body_cannot_be_understood_ends_even_so(serve: Serve) -> None:
+    served = serve()
+    with dial(served) as sock:
+        sock.sendall(
+            b"POST /echo HTTP/1.1\r\nx-request-disconnect-disabled: ?1\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
+        )
+        served.until(lambda: served.replica.running)
+        sock.sendall(b"no size\r\n")
+        assert b" 400 " in read_all(sock)
+        served.until(served.is_idle)
+    assert served.replica.cancelled == 1
+
+
 def test_a_request_id_that_cannot_be_sent_back(serve: Serve) -> None:
     with dial(serve()) as sock:
         sock.sendall(b"GET / HTTP/1.1\r\nx-request-id: a\tb\r\nConnection: close\r\n\r\n")

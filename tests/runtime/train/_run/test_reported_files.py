@@ -104,6 +104,12 @@ def test_a_later_report_raises_the_error_of_an_upload_and_the_files_stay(worker:
     worker.session.report({})  # it is raised once
 
 
+def test_an_upload_that_does_not_end_is_an_error(worker: Worker, gate: threading.Event) -> None:
+    worker.report("a", ASYNC)
+    with pytest.raises(TimeoutError, match=r"Rank 0 still uploads a checkpoint to .*/runs.* 0\.05 s after"):
+        worker.session.drain(0.05)
+
+
 def test_an_upload_function_returns_where_the_files_are(worker: Worker) -> None:
     with pytest.raises(TypeError, match=r"must return a Checkpoint.* not None"):
         worker.report("a", SYNC, upload=lambda checkpoint, name: None)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from runtime import cloudpickle
+from runtime._extension import streams
 from runtime.train._api.context import TrainContext
 from runtime.train._core.ranks import Place
+from runtime.train._core.records import Joined, Returned, Uploaded
 from runtime.train._run import session
 from runtime.train._run.backend import Backend
 from runtime.train._run.worker import Setup, Worker
+from tests.polling import eventually
 
 CONTEXT = TrainContext(Place(0, 0, 2, 0, 2, 0), "run")
 
@@ -58,3 +62,35 @@ def test_what_the_end_of_connections_has_raised_is_no_error(backend: Backend) ->
             raises()
 
     assert errors_of(backend, function) == []
+
+
+class Restless(Backend):
+    """When it disconnects, an upload is under way that ends after the function's end was said."""
+
+    def leave(self) -> None:
+        own = session.current()
+
+        def upload() -> None:
+            assert eventually(lambda: own._has_returned)
+            own._send(Uploaded(0, b""), checks=False, waits=False)
+
+        threading.Thread(target=upload).start()
+
+
+@pytest.mark.timeout(30)
+def test_the_end_of_an_upload_after_that_of_the_function_hides_it_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take = session.Session.take
+
+    def together(own: session.Session) -> list[Any]:
+        assert eventually(lambda: own._outbox.qsize() == 3)
+        batch = take(own)
+        assert [type(each) for each in batch] == [Joined, Returned, Uploaded]
+        return batch
+
+    monkeypatch.setattr(session.Session, "take", together)
+    monkeypatch.setattr(streams, "flush", lambda: None)  # this is no actor
+    setup = Setup("run", cloudpickle.dumps(raises), cloudpickle.dumps(Restless()), None, {}, {}, "")
+    with pytest.raises(ValueError, match="on this rank"):
+        list(Worker(setup).run(1, Place(0, 0, 2, 0, 2, 0), None, None, b""))
