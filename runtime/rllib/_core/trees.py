@@ -69,3 +69,11 @@ def copied(tree: Tree) -> Tree:
 def take(tree: Tree, index: Any) -> Tree:
     """`leaf[index]` for each leaf: a slice gives views, an array of rows gives copies."""
     return tree_map(lambda leaf: leaf[index], tree)
+
+
+def unbatch(batches_struct: Any) -> list[Any]:
+    """The trees of which `space_utils.batch` made this tree."""
+    if isinstance(batches_struct, np.ndarray):
+        return [*batches_struct]
+    first = next(leaves(batches_struct), ())
+    return [take(batches_struct, i) for i in range(len(first))]

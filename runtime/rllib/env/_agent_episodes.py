@@ -9,10 +9,10 @@ from typing import Any
 
 from .._core import trees
 from .._core.agents import batch_of
+from .._core.trees import unbatch
 from .._core.types import AgentID, ModuleID
 from ..core.columns import Columns
 from ..utils import metrics as names
-from ..utils.spaces.space_utils import unbatch
 from ._agent_metrics import FinishedEpisode
 from .multi_agent_episode import MultiAgentEpisode, completed
 

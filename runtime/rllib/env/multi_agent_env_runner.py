@@ -11,10 +11,10 @@ from typing import Any
 from .._core import trees
 from .._core.agents import AgentEpisode, Lane, RowTable, batch_of
 from .._core.rollout import Rollout
+from .._core.trees import unbatch
 from .._core.types import AgentID, Config, ModuleID
 from ..core.columns import Columns
 from ..utils import metrics as names
-from ..utils.spaces.space_utils import unbatch
 from . import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
 from ._agent_acting import Actors
 from ._agent_episodes import EVENTS, AgentEpisodeLoop, agent_steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from runtime.rllib.utils.spaces.space_utils import unbatch
+from runtime.rllib._core.trees import unbatch
 
 from ..connector_v2 import Batch, ConnectorV2
 

@@ -8,8 +8,7 @@ from typing import Any, TypedDict
 import numpy as np
 
 from runtime.rllib._core import trees
-from runtime.rllib._core.trees import Tree
-from runtime.rllib.utils.spaces.space_utils import unbatch
+from runtime.rllib._core.trees import Tree, unbatch
 
 Indices = int | slice | Sequence[int] | None
 

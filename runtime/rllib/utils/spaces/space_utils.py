@@ -9,6 +9,7 @@ import gymnasium as gym
 import numpy as np
 
 from ..._core import trees
+from ..._core.trees import unbatch as unbatch
 
 
 class BatchedNdArray(np.ndarray):
@@ -121,16 +122,6 @@ def batch(
         list_of_structs[0],
         *list_of_structs[1:],
     )
-
-
-def unbatch(batches_struct: Any) -> list[Any]:
-    """The trees of which `batch` made this tree."""
-    if isinstance(batches_struct, np.ndarray):
-        return [*batches_struct]
-    leaves = list(trees.leaves(batches_struct))
-    if not leaves:
-        return []
-    return [trees.take(batches_struct, i) for i in range(len(leaves[0]))]
 
 
 def _map_over_space(function: Callable[[Any, Any], Any], action: Any, space: Any) -> Any:
