@@ -88,10 +88,7 @@ class Borrowing:
                     self.fail(entry, reply.kind)
                 elif entry.object_id in unknown:
                     self.fail(entry, ErrorKind.LOST)
-                entry.registered = True
-                waiting, entry.on_registered = entry.on_registered, None
-                for callback in waiting or ():
-                    callback()
+                self._registered(entry)
 
         owner = entries[0].owner
         assert owner is not None
@@ -100,6 +97,13 @@ class Borrowing:
             answered(ErrorReply(ErrorKind.UNAVAILABLE, "the owner is gone"))
         else:
             link.call(BorrowRefs([entry.object_id for entry in entries]), answered)
+
+    @staticmethod
+    def _registered(entry: Entry) -> None:
+        entry.registered = True
+        waiting, entry.on_registered = entry.on_registered, None
+        for callback in waiting or ():
+            callback()
 
     def fail(self, entry: Entry, kind: str) -> None:
         """The owner is gone, or does not know it (any more)."""
@@ -122,6 +126,7 @@ class Borrowing:
     def _give_back(self, entries: Iterable[Entry]) -> None:
         """Nothing here holds these any more: tells the owners."""
         known: dict[bytes, tuple[WorkerAddress, list[bytes]]] = {}
+        never_told: list[Entry] = []
         for entry in entries:
             assert entry.owner is not None
             worker_id = entry.owner.worker_id
@@ -129,12 +134,16 @@ class Borrowing:
             del borrowed[entry.object_id]
             if not borrowed:
                 del self._from[worker_id]
-            if self.new.pop(entry.object_id, None) is None:  # else the owner has never heard of it
+            if self.new.pop(entry.object_id, None) is None:
                 known.setdefault(worker_id, (entry.owner, []))[1].append(entry.object_id)
+            else:
+                never_told.append(entry)
         for owner, object_ids in known.values():
             link = self._outbox.peer(owner, connect=False)
             if link is not None:
                 link.send(ReturnRefs(object_ids))
+        for entry in never_told:  # nor will its owner be: nobody has to wait for that any more
+            self._registered(entry)
 
     def borrowed_from(self, worker_id: bytes) -> list[bytes]:
         """What we hold of a process."""

@@ -88,6 +88,29 @@ def test_registered_means_known_to_the_owner(network: Network) -> None:
     assert told == [1, 2]
 
 
+@pytest.mark.parametrize("dies_first", [False, True])
+def test_nobody_waits_for_one_that_died_before_its_owner_was_told(network: Network, dies_first: bool) -> None:
+    """As when a value is rebuilt, what it contains dies at once, and its container is kept until that is registered."""
+    owner, borrower, _ = network.processes
+    dies, stays = own(owner, "dies"), own(owner, "stays")
+    entries = [borrower.objects.entry_of(mine.object_id, owner.address) for mine in (dies, stays)]
+    for entry in entries:
+        entry.hold()
+    told: list[str] = []
+    if dies_first:
+        borrower.objects.release(entries[0])
+    borrower.borrowing.when_registered(entries, lambda: told.append("all"))
+    borrower.borrowing.when_registered(entries[:1], lambda: told.append("one"))
+    if not dies_first:
+        assert told == []
+        borrower.objects.release(entries[0])
+    assert told == ["one"]
+    borrower.borrowing.register()
+    network.run()
+    assert told == ["one", "all"]
+    assert dies.borrowers is None
+
+
 def test_what_the_owner_does_not_know_is_lost(network: Network) -> None:
     owner, borrower, _ = network.processes
     mine, gone = own(owner, "x"), own(owner, "gone")
