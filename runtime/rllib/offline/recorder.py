@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,7 @@ class Recorder:
     Args:
         config: see its `offline_data`.
         environment: the name of the environment, a folder below `config.output`.
-        runner: the number of the environment runner; files of different runners have different names.
+        runner: the number of the environment runner, a part of the names of its files. No recorder replaces another's.
 
     Raises:
         ValueError: `config.output` is no folder or URI.
@@ -41,7 +42,8 @@ class Recorder:
             )
         self._config = config
         self._folder = f"{str(config.output).rstrip('/')}/{environment}"
-        self._runner = runner
+        # A runner that is restarted, and the next run, have the same number, and must not replace these files.
+        self._name = f"run-{runner:06d}-{uuid.uuid4().hex[:12]}"
         self._filesystem = storage.filesystem_of(config.output_filesystem, config.output_filesystem_kwargs)
         self._pending: list[pa.Table] = []
         self._pending_rows = 0
@@ -102,7 +104,7 @@ class Recorder:
         if table is None:
             return
         self._writes += 1
-        path = f"{self._folder}/run-{self._runner:06d}-{self._writes:05d}"
+        path = f"{self._folder}/{self._name}-{self._writes:05d}"
         config = self._config
         if config.output_write_method == "write_parquet" and not config.output_write_method_kwargs:
             # Without tasks: the runners themselves may hold all CPUs of the cluster.

@@ -187,10 +187,6 @@ class LearnerGroup(Checkpointable):
 
     def _sent(self, data: TrainingData, kwargs: dict[str, Any], return_state: bool) -> list[Any]:
         shards = data.shard(len(self))
-        if len(self) > 1 and not kwargs.get("num_total_minibatches") and kwargs.get("minibatch_size"):
-            # Learners average gradients minibatch by minibatch, so all must have the same number of them.
-            count = _minibatch_count(shards, kwargs["minibatch_size"], kwargs.get("num_epochs", 1))
-            kwargs = {**kwargs, "num_total_minibatches": count}
         return [
             actor.update.remote({"training_data": shard, **kwargs}, return_state and i == 0)
             for i, (actor, shard) in enumerate(zip(self._actors, shards, strict=True))
@@ -422,19 +418,6 @@ class _AllLearners:
         self.restore_packed_checkpoint = _Call(
             lambda *args: [actor.restore_packed_checkpoint.remote(*args) for actor in actors]
         )
-
-
-def _minibatch_count(shards: list[TrainingData], size: int, epochs: int) -> int:
-    """Minibatches that cover the largest shard of the largest module; 0 if sizes are not known here."""
-    rows = 0
-    for shard in shards:
-        if shard.rollouts is not None:
-            rows = max(rows, *(rollout.rows for rollout in shard.rollouts.values()), 0)
-        elif shard.batch is not None:
-            rows = max(rows, _steps_of(shard))
-        elif shard.episodes is not None:
-            rows = max(rows, sum(map(len, shard.episodes)))
-    return max(1, rows * epochs // size) if rows else 0
 
 
 def _steps_of(data: TrainingData) -> int:

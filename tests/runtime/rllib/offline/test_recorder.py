@@ -38,8 +38,8 @@ def rollout(number, rows=6):
 
 
 def read(folder):
-    """Runs of runner 3 -> rows."""
-    return {path.name: pq.read_table(path) for path in sorted(folder.glob("cartpole/run-*"))}
+    """Files of runner 3 -> rows."""
+    return {path.name: pq.read_table(path) for path in sorted(folder.glob("cartpole/run-000003-*"))}
 
 
 def as_rollout(table):
@@ -54,14 +54,22 @@ def test_each_sample_is_a_file_of_columns(tmp_path):
         recorder.add({"default_policy": rollout(number)})
     recorder.close()
     files = read(tmp_path)
-    assert list(files) == ["run-000003-00001", "run-000003-00002"]
+    assert [name[-5:] for name in files] == ["00001", "00002"]
     both = concatenate([as_rollout(table) for table in files.values()])
     expected = concatenate([rollout(0), rollout(1)])
     np.testing.assert_array_equal(both.columns["obs"], expected.columns["obs"])
     np.testing.assert_array_equal(both.next_obs(), expected.next_obs())
     assert both.segments.episode_ids == ["e0", "e1"]
-    metadata = pq.read_metadata(tmp_path / "cartpole" / "run-000003-00001" / "part-000000.parquet")
+    metadata = pq.read_metadata(tmp_path / "cartpole" / next(iter(files)) / "part-000000.parquet")
     assert metadata.row_group(0).column(0).compression == "LZ4"
+
+
+def test_a_restarted_runner_adds_to_what_there_is(tmp_path):
+    for number in range(2):
+        recorder = Recorder(settings(tmp_path), "cartpole", 3)
+        recorder.add({"default_policy": rollout(number)})
+        recorder.close()
+    assert sum(table.num_rows for table in read(tmp_path).values()) == 12
 
 
 @pytest.mark.parametrize("writes_rest", [False, True])
