@@ -235,7 +235,7 @@ class EpisodeReplayBuffer(ReplayBufferInterface):
     # State.
 
     def get_state(self) -> dict[str, Any]:
-        """Everything in the buffer, as arrays."""
+        """Everything in the buffer, as arrays. They are views: copy or pickle them before more is added."""
         return {
             "rings": {module_id: ring.get_state() for module_id, ring in self._rings.items()},
             "sampled": dict(self._sampled),

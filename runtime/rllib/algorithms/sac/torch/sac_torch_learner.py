@@ -160,7 +160,9 @@ class SACTorchLearner(SACLearner, TorchTargetNetworkLearner):
 
     def get_state(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """As `Learner.get_state`, and the temperatures."""
-        alphas = {module_id: value.detach().cpu().numpy() for module_id, value in self.curr_log_alpha.items()}
+        alphas = {
+            module_id: value.detach().cpu().numpy().copy() for module_id, value in self.curr_log_alpha.items()
+        }
         return {**super().get_state(*args, **kwargs), _LOG_ALPHA: alphas}
 
     def set_state(self, state: dict[str, Any]) -> None:

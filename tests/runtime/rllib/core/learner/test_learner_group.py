@@ -55,6 +55,15 @@ def test_learners_start_from_the_same_weights_and_stay_together(pair: LearnerGro
     assert steps[0] == steps[1] > 0  # the same number of minibatches
 
 
+def test_every_row_is_used_though_the_last_minibatch_is_not_full(pair: LearnerGroup) -> None:
+    given = rollout(np.random.default_rng(0), 40, 40)
+    size = (
+        given.rows // 3
+    )  # so a learner, which has about half of the rows, needs one full minibatch and a part
+    results = pair.update(rollouts={"a": given, "b": rows(1)}, num_epochs=1, minibatch_size=size)
+    assert sum(values_of(result)["a"]["num_module_steps_trained"] for result in results) >= given.rows
+
+
 def test_gradients_are_the_means_over_the_learners(pair: LearnerGroup) -> None:
     def gradients(made: Any) -> list[np.ndarray]:
         return [param.grad.numpy() for param in made.module["a"].parameters()]
