@@ -25,11 +25,11 @@ opening = threading.RLock()
 
 
 def _close_all() -> None:
+    opening.release()
     for holder in list(holders):
         with contextlib.suppress(OSError):  # the parent was about to make, or to close them
             holder.close_descriptors()
     holders.clear()
-    opening.release()
 
 
 os.register_at_fork(before=opening.acquire, after_in_parent=opening.release, after_in_child=_close_all)

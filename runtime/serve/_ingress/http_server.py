@@ -108,10 +108,11 @@ class HttpServer:
         if self._server is None:
             return 0
         loop = asyncio.get_running_loop()
-        self._app.draining = True
         for _ in range(2):  # turns of the loop in which connections that wait in the backlog are accepted
             await asyncio.sleep(0)
         self._server.close()
+        # Not before: clients that are told to connect again could come to the backlog that has just been closed.
+        self._app.draining = True
         begin = loop.time()
         while self._state.connections or self._state.tasks:
             now = loop.time()
